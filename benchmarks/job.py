@@ -1,7 +1,8 @@
 """The whole job, source to committed tables, with workers that are there: processes, and those of Spark.
 
 Against the time that pyarrow alone needs to write the same rows as Parquet in as many processes (nothing
-read, decoded or committed), and against ``--sink spark``, where Spark's DataFrameWriter writes.
+read, decoded or committed), and against the rows of ``decode_segments`` that Spark's DataFrameWriter
+writes to Delta.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _SEGMENTS = 2
 # Times of what pyarrow alone takes to write: the fixed costs weigh less where there is more to write
 _GOAL, _GOAL_OF_A_GIB = 1.7, 1.4
 _NOTHING_NEW_SECONDS, _SMALL_FILE_SECONDS = 0.3, 0.7
-# What a second session, and a second pass of the spark sink, have compiled and cached already
+# What a second session, and Spark's writer, have compiled and cached already
 _WARM_UP = 1
 
 
@@ -31,7 +32,7 @@ def measure(scale: Scale) -> list[Row]:
     with (
         JobServer(cores) as session,
         JobServer(cores, in_spark=False) as processes,
-        JobServer(cores, sink="spark") as writing,
+        JobServer(cores, by_spark=True) as writing,
     ):
         cold = session.decode(source, "arrow")
         for _ in range(_WARM_UP):
@@ -65,10 +66,10 @@ def measure(scale: Scale) -> list[Row]:
         next_to_pyarrow("job, pyarrow alone", "processes"),
         next_to_pyarrow("job in Spark, pyarrow alone", "ours"),
         Row(
-            "job, --sink spark",
+            "job, Spark's writer",
             "s",
             ours,
-            "--sink spark",
+            "Spark's writer",
             pairs.spread("spark"),
             pairs.ratio("spark", "ours"),
             4.0,
@@ -103,7 +104,7 @@ def _sizes(alone: int) -> list[Row]:
         theirs = Spread.of([sizes[peer] / 1e6])
         return Row(f"Parquet size, {name}", "MB", ours, name, theirs, ratio, goal, at_least=False)
 
-    return [row("spark", "--sink spark", 1.0), row("pyarrow", "pyarrow alone", None)]
+    return [row("spark", "Spark's writer", 1.0), row("pyarrow", "pyarrow alone", None)]
 
 
 if __name__ == "__main__":

@@ -32,26 +32,27 @@ _UNFLUSHED = Path(__file__).with_name("unflushed")
 class JobServer:
     """The calling side. ``decode`` runs ``decode_batches`` into a new lake and returns what it took.
 
-    sink: of the runs; a command starts Spark otherwise where Spark writes the tables. flushes: whether files
-    are flushed to the disk, as they are. in_spark: whether the tasks run in Spark, and not in worker
-    processes as those of a command do.
+    flushes: whether files are flushed to the disk, as they are. in_spark: whether the tasks run in Spark, and
+    not in worker processes as those of a command do. by_spark: whether Spark's own writer makes the table
+    ``records`` of the rows of ``decode_segments``, in place of the job.
     """
 
     def __init__(
         self,
         cores: int,
         driver_memory: str = "4g",
-        sink: str = "arrow",
         flushes: bool = True,
         in_spark: bool = True,
+        by_spark: bool = False,
     ) -> None:
         script = [sys.executable, "-m", "benchmarks.job_server"]
-        options = ["--cores", str(cores), "--driver-memory", driver_memory, "--sink", sink]
+        options = ["--cores", str(cores), "--driver-memory", driver_memory]
+        options += ["--by-spark"] if by_spark else []
         options += ["--in-spark"] if in_spark else []
         pipe = subprocess.PIPE
         self.name = f"{cores}-{os.getpid()}"
         environment = dict(os.environ) if flushes else {**os.environ, "PYTHONPATH": str(_UNFLUSHED)}
-        self.log = WORK / f"job_server-{cores}-{sink}-{flushes}-{in_spark}.log"
+        self.log = WORK / f"job_server-{cores}-{flushes}-{in_spark}-{by_spark}.log"
         self.log.parent.mkdir(exist_ok=True)
         with self.log.open("w") as log:
             self._process = subprocess.Popen(
@@ -73,6 +74,10 @@ class JobServer:
     def decode_again(self, source: Path, lake: str) -> float:
         """Seconds of a run into a lake that has been there, with what it holds."""
         return self.decode_into(source, LAKES / lake)
+
+    def decode_landed(self, lake: Path) -> float:
+        """Seconds of a run over what was landed in a lake, which goes into the same."""
+        return float(self._ask({"lake": str(lake), "from_raw": True})["seconds"])
 
     def decode_into(self, source: Path, lake: Path, **settings: Any) -> float:
         return float(self._ask({"source": str(source), "lake": str(lake), **settings})["seconds"])
@@ -120,29 +125,35 @@ def parquet_bytes(lake: str) -> int:
 def _serve() -> None:
     from pipelines.command.on_demand import spark_on_demand
     from pipelines.command.settings import Settings, make_settings
-    from pipelines.decode_batches import decode_into, run
+    from pipelines.decode_batches import decode_into, decode_segments, run
     from pipelines.lake.create import create_tables
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--cores", type=int)
     parser.add_argument("--driver-memory")
-    parser.add_argument("--sink")
+    parser.add_argument("--by-spark", action="store_true")
     parser.add_argument("--in-spark", action="store_true")
     options = vars(parser.parse_args())
-    in_spark = options.pop("in_spark")
-    started = Settings(**options)
-    with spark_on_demand(started, only_plans=started.sink == "arrow") as on_demand:
+    in_spark, by_spark = options.pop("in_spark"), options.pop("by_spark")
+    with spark_on_demand(Settings(**options), only_plans=not by_spark) as on_demand:
         if in_spark:
             _ = on_demand.spark
         for line in sys.stdin:
             requested = json.loads(line)
             answer = {}
             if requested:
-                settings = make_settings({"sink": started.sink, **requested})
-                create_tables(settings.require_lake())
+                settings = make_settings(requested)
                 began = time.perf_counter()
-                summary = run(on_demand.spark, settings) if in_spark else decode_into(on_demand, settings)
-                answer = {"seconds": time.perf_counter() - began, "records": summary.records}
+                if by_spark:
+                    on_demand.spark.conf.set("spark.sql.parquet.compression.codec", "zstd")
+                    rows = decode_segments(on_demand.spark, settings.source)
+                    writer = rows.write.format("delta").partitionBy("topic", "partition", "magic")
+                    writer.save(f"{settings.require_lake()}/records")
+                else:
+                    create_tables(settings.require_lake())
+                    began = time.perf_counter()
+                    _ = run(on_demand.spark, settings) if in_spark else decode_into(on_demand, settings)
+                answer = {"seconds": time.perf_counter() - began}
             print(_ANSWER + json.dumps(answer), flush=True)
 
 

@@ -30,7 +30,7 @@ GOALS = (
     ("aiokafka's C extension, V2 uncompressed: 4x or more", "kernels", "V2 none, aiokafka"),
     ("the job over 1 GiB: at most 1.4x the time pyarrow alone needs to write", "job", "job, pyarrow alone"),
     ("the same in a session of Spark: 1.4x", "job", "job in Spark, pyarrow alone"),
-    ("the job: 4x `--sink spark` or more", "job", "job, --sink spark"),
+    ("the job: 4x Spark's own writer to Delta or more", "job", "job, Spark's writer"),
     ("the job: 6x Spark's Kafka source or more", "broker", "job, Spark's Kafka source"),
     ("a warm session, one small file: 0.7 s", "job", "warm, one small file"),
     ("a warm session, nothing new: 0.3 s", "job", "warm, nothing new"),
@@ -38,7 +38,7 @@ GOALS = (
     ("watching 20 partitions: a round after one grew in 1.5 s", "watch", "a round, one partition grew"),
     ("Avro to typed columns: 10x fastavro's dicts or more", "typed", "Avro to columns"),
     ("`decode --typed`: at most 2x the time of `decode`", "typed", "decode --typed"),
-    ("Parquet no larger than Spark's with zstd", "job", "Parquet size, --sink spark"),
+    ("Parquet no larger than Spark's with zstd", "job", "Parquet size, Spark's writer"),
     *(
         (f"{worker} at most 600 MiB, {words}", "memory", f"{worker}, {name}")
         for name, words in (
@@ -47,6 +47,11 @@ GOALS = (
         )
         for worker in ("worker process", "Python worker of Spark")
     ),
+    ("landing by spark-submit: at most 1.3x Spark's start and pyarrow's writing", "spark_flow", "landing"),
+    ("decoding landed bytes, a warm session: at most 1.5x `--source`", "spark_flow", "from raw, warm"),
+    ("the flow in Spark, cold: at most 3x the wall of worker processes", "spark_flow", "the flow, cold"),
+    ("the flow: a Python worker at most 600 MiB", "spark_flow", "Python worker of the flow"),
+    ("20,000 landed segments: at most 1.5x their files", "spark_flow", "many landed segments"),
     ("one segment on 2 cores: 1.8x one core or more", "slices", "one segment, all cores"),
     (
         "small segments in 100 partitions: at most 1.6x a byte of big ones",
