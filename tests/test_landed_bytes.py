@@ -223,3 +223,13 @@ def test_a_task_holds_few_chunks_of_a_large_segment(lake: str, tmp_path: Path) -
     opened.close()
     done = as_command.decode(None, Settings(lake=lake, from_raw=True, slice_bytes=20 << 20))
     assert (done.warnings, done.batches) == ([], 80)
+
+
+@pytest.mark.spark
+def test_small_files_that_spark_brings_share_files_of_the_lake(spark: SparkSession, tmp_path: Path) -> None:
+    logs, lake = tmp_path / "logs", str(tmp_path / "lake")
+    for number in range(24):
+        put(logs / f"a-{number % 3}", number, *batches(number, 1 + number % 4))
+    as_command.ingest(spark, Settings(lake=lake, source=(str(logs),), read="binary"))
+    assert len(chunks(lake)) == 24
+    assert len(DeltaTable(f"{lake}/raw_segments").file_uris()) <= 6  # one a partition and task
