@@ -122,17 +122,17 @@ class Reader:
         """The input for RAW: one row for each chunk that overlaps a slice."""
         assert self.raw is not None
         chunks = self.raw.select(
-            F.col("segment").alias("landed"),
+            F.col("segment").alias("owner"),
             F.col("chunk_position").alias("at"),
             F.col("chunk_bytes").alias("size"),
             F.col("content").alias("bytes"),
         )
         holds = (F.col("at") < F.col("length")) & (F.col("at") + F.col("size") > F.col("start"))
-        overlap = (F.col("landed") == F.col("segment")) & (holds | (F.col("length") == 0))
+        overlap = (F.col("owner") == F.col("segment")) & (holds | (F.col("length") == 0))
         return (
             chunks.join(F.broadcast(plan.drop("content", "chunk_position")), overlap)
             .withColumnsRenamed({"at": "chunk_position", "bytes": "content"})
-            .drop("landed", "size")
+            .drop("owner", "size")
         )
 
 
