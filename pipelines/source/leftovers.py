@@ -40,11 +40,11 @@ class PassedOver(NamedTuple):
 
 
 def passed_folder(folder: Folder, place: PartitionFolder, reason: str) -> list[PassedOver]:
-    """The folder as one that is passed over; [] if no segment in it has a byte."""
+    """The folder as one that is passed over; [] if no segment is in it."""
     sized = [
         (offset, one.length)
         for one in folder.files
-        if one.length and isinstance(offset := parse_file(one.name.removesuffix(".deleted")), int)
+        if isinstance(offset := parse_file(one.name.removesuffix(".deleted")), int)
     ]
     if not sized:
         return []
@@ -71,19 +71,19 @@ def deleted_files(folder: Folder, include_deleted: bool | None) -> tuple[list[tu
 
 
 def passed_files(folder: Folder, place: PartitionFolder, files: Iterable[File]) -> list[PassedOver]:
-    """``.log.deleted`` files as passed over; those without a byte are left out."""
+    """``.log.deleted`` files as passed over."""
     return [
         PassedOver(f"{folder.uri}/{one.name}", *place, TO_DELETE, int(one.name[:20]), one.length)
         for one in files
-        if one.length
     ]
 
 
 def passed_over_texts(passed: Iterable[PassedOver]) -> list[str]:
-    """What was passed over, in words, by reason: how much it is, and of which logs."""
+    """What was passed over and has bytes, in words, by reason: how much it is, and of which logs."""
     by_reason: dict[str, list[PassedOver]] = defaultdict(list)
     for one in passed:
-        by_reason[one.reason].append(one)
+        if one.bytes:
+            by_reason[one.reason].append(one)
     texts = []
     for reason, some in sorted(by_reason.items()):
         size = size_text(sum(one.bytes for one in some))

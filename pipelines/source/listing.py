@@ -95,7 +95,7 @@ class Listing:
     unreadable: URI of a folder or file that could not be read -> why.
     partial: URIs of folders of which not every file could be listed.
     not_requested: topics with segments that the filters exclude.
-    passed_over: what a broker left behind, of topics that are requested; without what holds no byte.
+    passed_over: what a broker left behind, of topics that are requested.
     checkpoints, witnesses: what the broker noted of the logs, above their folders and in them; of local
     folders alone.
     starts: folder -> where its log begins for consumers, of logs that no broker wrote as they are here.

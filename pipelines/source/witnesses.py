@@ -170,10 +170,12 @@ def logs_without_segments(
     }
     beginnings = tuple(canonical(root.rstrip("/")) + "/" for root in roots)
     left = {one.rpartition(".")[0] for one in listed if left_state(one) in ("delete", "stray", "future")}
-    for uri in sorted({*noted, *files.folders} - {*listed} - left):
+    for uri in sorted({*noted, *files.folders} - {*listed}):
         place = parse_folder(uri)
         if not isinstance(place, str) and f"{uri}/".startswith(beginnings):
-            yield place, with_checkpoint(files.in_folder(uri), noted.get(uri, Checkpoint()))
+            # what was noted may be of the log that became a folder ending -delete, -stray or -future
+            checkpoint = Checkpoint() if uri in left else noted.get(uri, Checkpoint())
+            yield place, with_checkpoint(files.in_folder(uri), checkpoint)
 
 
 def with_checkpoint(witnesses: Witnesses, noted: Checkpoint) -> Witnesses:
