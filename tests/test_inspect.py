@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import struct
 from html.parser import HTMLParser
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 from pipelines import inspect_batch
-from pipelines.folders import read_segment
 from pipelines.inspection.locate import Locator
 from pipelines.inspection.text import raw_bytes, summary
 from tests.support import corpus
@@ -398,10 +396,5 @@ def test_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cause = answer["causes"][0]
     assert (cause["position"], cause["bit"], cause["certainty"]) == (len(first) + 70, 3, "certain")
     assert (answer["records_once_mended"], answer["before"]["last_offset"]) == (40, 39)
-    mended = answer["mended_records"]
-    assert [one["offset"] for one in mended] == list(range(40, 60))
-    assert {one["mended"] for one in mended} == {True}
-    sound = read_segment(put(tmp_path, first + second, "sound.log")).slice(40).to_pylist()
-    assert [base64.b64decode(one["value"]) for one in mended] == [one["value"] for one in sound[:20]]
     crc = next(one for one in answer["fields"] if one["name"] == "crc")
     assert crc["problem"].startswith("expected 0x")

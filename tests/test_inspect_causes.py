@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from pipelines import inspect_batch
+from pipelines.folders import read_segment
 from pipelines.inspection.locate import Locator, Stretch
 from pipelines.inspection.text import title
 from tests.support import corpus, double_faults
@@ -242,3 +246,22 @@ def test_a_wrapper_whose_own_checksum_is_right(tmp_path: Path, name: str) -> Non
 
 def look_at(locator: Locator, one: Stretch) -> Inspection:
     return inspect(locator.source, locator.length, locator.place(one._replace(before=None)), lambda *_: False)
+
+
+def test_records_that_a_correction_gives_are_written_out_and_marked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, *_ = batches()
+    path = tmp_path / SEGMENT
+    path.write_bytes(first + second)
+    sound = [row["value"] for row in read_segment(str(path)).slice(40, 5).to_pylist()]
+    path.write_bytes(first + over(second, 70, bytes((second[70] ^ 8,))))
+    assert inspect_batch.main([str(path), "--records", "5", "--json"]) == 0
+    mended = json.loads(capsys.readouterr().out)["mended_records"]
+    assert [(one["mended"], one["offset"]) for one in mended] == [(True, offset) for offset in range(40, 45)]
+    assert [base64.b64decode(one["value"]) for one in mended] == sound
+    assert inspect_batch.main([str(path), "--records", "5"]) == 0
+    assert capsys.readouterr().out.count("\nmended  offset 4") == 5
+    path.write_bytes(first + second)
+    assert inspect_batch.main([str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["mended_records"] == []
