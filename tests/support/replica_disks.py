@@ -8,7 +8,9 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.metadata_disks import metadata_log
 from tests.support.replica_sets import Broker, ReplicaSet
+from udfs.values.encode import metadata_record
 
 TOPIC, TOPIC_ID, CLUSTER = "t", "AAAAAAAAAAAAAAAAAAAAAQ", "Cluster-of-the-model-0"
 FUTURE = f"{TOPIC}-0.{'ab' * 16}-future"
@@ -27,11 +29,13 @@ def write(one: ReplicaSet, folder: Path, seed: int, damage: float = 0.0, odds: f
     """
     pick, oddly = random.Random(seed ^ 0x5EED), _Oddly(seed, odds)
     sources = []
+    named = _metadata([broker.number for broker in one.brokers])
     for broker in one.brokers:
         disk = folder / f"broker-{broker.number}"
         place = disk / f"{TOPIC}-0"
         _write_place(place, TOPIC_ID)
         (disk / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER}\nnode.id={broker.number}\n")
+        metadata_log(disk, named)
         _write_segments(broker, place, pick, damage)
         if odds:
             oddly.change_segments(broker, place)
@@ -45,6 +49,15 @@ def write(one: ReplicaSet, folder: Path, seed: int, damage: float = 0.0, odds: f
         disks = (disk, _second(disk)) if broker.future is not None else (disk,)
         sources += [f"broker-{broker.number}={one}" for one in disks]
     return sources
+
+
+def _metadata(nodes: list[int]) -> list[bytes]:
+    """Records that name these nodes as replicas, so that no copy is missing; who led they do not say."""
+    fields = {"partitionId": 0, "topicId": TOPIC_ID, "replicas": nodes, "isr": nodes, "leader": -1}
+    return [
+        metadata_record("TopicRecord", 0, {"name": TOPIC, "topicId": TOPIC_ID}),
+        metadata_record("PartitionRecord", 0, {**fields, "leaderEpoch": 0}),
+    ]
 
 
 def _second(disk: Path) -> Path:
