@@ -16,7 +16,19 @@ from pipelines.scanning import report
 from pipelines.scanning.losses import next_steps
 from tests.support.logs import data, put
 from tests.support.scanned import found
-from tests.test_clusters_in_views import COMPLETE_COMMIT, HOUR, MINUTE, NOW, ONGOING, marker, noted, state
+from tests.support.segment_maker import Batch, Record
+from tests.test_clusters_in_views import (
+    COMPLETE_COMMIT,
+    HOUR,
+    MINUTE,
+    NOW,
+    ONGOING,
+    marker,
+    noted,
+    setting,
+    state,
+    topic_made,
+)
 from udfs.rules.endings import Ending
 
 PREPARE_COMMIT, PREPARE_ABORT = 2, 3
@@ -151,3 +163,15 @@ def test_a_scan_joins_the_coordinator_and_says_the_same_as_the_view(
     assert "KAFKA-19999" in text
     assert " abort " not in "\n".join(line for line in next_steps(findings) if not line.startswith("#"))
     assert report.to_json(findings)["prepared_transactions"][0]["partitions"] == [("written", 0)]
+
+
+def test_settings_of_topics_say_that_a_record_of_the_metadata_log_cannot_be_read(tmp_path: Path) -> None:
+    logs, lake = tmp_path / "logs", str(tmp_path / "lake")
+    newer = Record(value=b"\x01\x04\x09" + b"\x02")  # a ConfigRecord of a later version
+    changes = (topic_made(b"t", 7), setting(2, b"t", b"retention.ms", b"5"), newer)
+    put(logs / "__cluster_metadata-0", 0, Batch(changes, base_timestamp=NOW).encode())
+    for topic in ("t", "other"):
+        put(logs / f"{topic}-0", 0, data(0, 1))
+    assert decode_batches.main(["--source", str(logs), "--lake", lake]) == 0
+    question = "SELECT topic, topic_retention_ms, unread_records FROM log_settings ORDER BY topic"
+    assert connect(lake).sql(question).fetchall() == [("other", None, 1), ("t", 5, 1)]
