@@ -16,6 +16,7 @@ if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the i
 
 from pipelines.command.commands import INSPECT
 from pipelines.command.errors import UserError
+from pipelines.command.generated import json_line
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.status import say
@@ -90,7 +91,7 @@ def _inspect(settings: Settings, file: str, options: dict[str, Any]) -> None:
     if options["json"]:
         from pipelines.inspection.text import to_json
 
-        print(json.dumps(to_json(file, found), ensure_ascii=False))
+        print(json_line(json.dumps(to_json(file, found), ensure_ascii=False)))
     elif html is None:
         from pipelines.inspection.text import print_inspection
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from pipelines.command.generated import command_line, comment, csv_cell, html_text, shell_word
+from pipelines.command.generated import command_line, comment, csv_cell, html_text, json_line, shell_word
 from pipelines.command.values import is_topic_name
 from tests.fuzz import written
 
@@ -97,6 +98,14 @@ def test_a_cell_of_csv_is_no_formula(text: str | None, cell: str) -> None:
     (row,) = csv.reader(io.StringIO(f"{cell},end\n", newline=""))
     assert len(row) == 2
     assert csv_cell("+aA==", is_data=True) == "+aA=="
+
+
+def test_json_holds_the_same_and_drives_no_terminal() -> None:
+    held = {"a": "\x9b2J \u202e \u2028 \x7f é 日本 \u200d \n \x1b"}
+    line = json_line(json.dumps(held, ensure_ascii=False))
+    assert json.loads(line) == held
+    assert not set(line) & set("\x9b\u202e\u2028\x7f")
+    assert "é 日本" in line
 
 
 def test_a_text_is_no_markup() -> None:

@@ -68,6 +68,11 @@ def csv_cell(text: str | None, is_data: bool = False) -> str:
     return text if text and not _QUOTED.search(text) else '"' + text.replace('"', '""') + '"'
 
 
+def json_line(line: str) -> str:
+    r"""The same JSON, with what drives a terminal in its texts as escapes: ``\u009b``, ``\u202e``."""
+    return _CONTROLS.sub(lambda one: f"\\u{ord(one[0]):04x}", line)
+
+
 def html_text(text: str) -> str:
     """A text for an element or a quoted attribute of HTML."""
     return html.escape(printable(text))

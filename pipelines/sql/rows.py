@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from pipelines.command.generated import csv_cell
+from pipelines.command.generated import csv_cell, json_line
 from pipelines.command.terminal import aligned, printable, shortened_to, width_of
 
 # The first _SAMPLE rows decide how wide a column is
@@ -48,7 +48,7 @@ def printed(
     """
     if output == "table":
         return table_lines(columns, lines, room)
-    return csv_lines(columns, lines) if output == "csv" else lines
+    return csv_lines(columns, lines) if output == "csv" else map(json_line, lines)
 
 
 def parse(line: str) -> list[tuple[str, Any]]:
