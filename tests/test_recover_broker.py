@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from kafka_log_lake import connect
+from kafka_log_lake.__main__ import main
 from pipelines import recover
-from tests.kafka.broker import broker, client, with_tools
+from tests.kafka.broker import broker, client, free_port, start_node, with_tools
 from tests.kafka.cluster import Cluster
 from tests.support import replicas
+from tests.support.docs import ROOT, blocks
 from tests.support.logs import batch, put
 from tests.support.segment_maker import Batch, Record
 from udfs.replicas.cluster_state import metadata_records
@@ -47,6 +50,49 @@ def test_a_broker_that_starts_from_it_serves_the_truth(tmp_path: Path) -> None:
     left = {path.name for path in disk.iterdir() if path.is_dir()}
     assert left == folders | {"__cluster_metadata-0"}, "nothing is stray, nothing is deleted"
     assert "stray" not in log.lower().replace("no stray", "")
+
+
+def test_a_group_consumes_from_a_broker_that_follows_the_runbook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands and the settings of docs/recovery.md; the places and the ports alone are others."""
+    corpus = replicas.unpack(tmp_path / "corpus")
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "recovery.md"
+    (command,) = (one for one in blocks(page, "sh") if "--write disk" in one)
+    words = shlex.split(command.replace("/mnt/broker", f"{corpus / SCENARIO}/broker-"))
+    assert main(words[1:]) == 0
+    (settings,) = blocks(page, "properties")
+    port, controller = free_port(), free_port()
+    for text, own in (
+        ("localhost:9092", f"localhost:{port}"),
+        ("localhost:9093", f"localhost:{controller}"),
+        ("/path/of/disk", str(tmp_path / "disk")),
+    ):
+        settings = settings.replace(text, own)
+    properties = tmp_path / "disk.properties"
+    properties.write_text(settings)
+    (start, consume) = (one.replace("localhost:9092", f"localhost:{port}") for one in _lines(page))
+    assert start == "kafka-server-start.sh disk.properties"
+    running = start_node(properties, port, tmp_path / "disk", "1g")
+    try:
+        shell = with_tools(tmp_path / "bin")
+        done = subprocess.run(consume, shell=True, env=shell, capture_output=True, check=False)
+    finally:
+        running.stop()
+    expected = set()
+    for number in (0, 1):
+        truth = replicas.truth(corpus, SCENARIO, f"payments.all-{number}")
+        assert truth is not None
+        expected |= {replicas.comparable(line)[3] for line in truth.records if line.get("control") is None}
+    found = done.stdout.splitlines()
+    assert len(found) == 10, done.stderr.decode()[-3000:]
+    assert set(found) <= expected
+
+
+def _lines(page: Path) -> list[str]:
+    (block,) = blocks(page, "bash")
+    return block.splitlines()
 
 
 def len_of(corpus: Path, name: str) -> int:

@@ -115,14 +115,18 @@ def broker_classpath() -> str:
 
 
 def with_tools(folder: Path) -> dict[str, str]:
-    """The environment of a shell with Kafka's console producer, and a Python that has confluent-kafka.
+    """The environment of a shell with Kafka's console clients, and a Python that has confluent-kafka.
 
     folder: a new one.
     """
     folder.mkdir()
     jars = classpath((_TOOLS,), ROOT / "build" / "kafka" / "kafka-tools")
-    producer = [*quick_java(), "-cp", jars, "org.apache.kafka.tools.ConsoleProducer"]
-    for name, words in (("kafka-console-producer.sh", producer), ("python3", [sys.executable])):
+    tool = [*quick_java(), "-cp", jars]
+    for name, words in (
+        ("kafka-console-producer.sh", [*tool, "org.apache.kafka.tools.ConsoleProducer"]),
+        ("kafka-console-consumer.sh", [*tool, "org.apache.kafka.tools.consumer.ConsoleConsumer"]),
+        ("python3", [sys.executable]),
+    ):
         (folder / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
         (folder / name).chmod(0o755)
     packages = ROOT / "build" / "kafka" / "python"
