@@ -18,7 +18,7 @@ CASES = {
         "not sound: 1 segment (10.0 kB) checked, 0% of the bytes are sound; 1 log of nothing but zeros",
         f"verdict: not sound: 1 segment (10.0 kB) checked, 0% of the bytes are sound; 1 log of nothing but "
         f"zeros; {LOST_IN_TAIL}",
-        "Sound, with 1 warning (torn tails)",
+        "Not sound: 1 log of nothing but zeros; 1 warning (torn tails)",
     ),
     "torn": (
         [SMALL, batch(3, 60, text="x" * 30)[:1209]],
@@ -26,7 +26,7 @@ CASES = {
         "last batch (1,209 bytes, which claims 60 offsets), still being written or cut off",
         "7.21% of the bytes are sound; not checked: 1 incomplete last batch (1,209 bytes, which claims 60 "
         "offsets), still being written or cut off",
-        "Sound, with 2 warnings (torn tails, tiny batches)",
+        "Incomplete: 1 log with an incomplete last batch; 2 warnings (torn tails, tiny batches)",
     ),
     "preallocated": (
         [SMALL, bytes(10_000)],

@@ -146,11 +146,21 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Lost:
-    """Offsets that are lost, at most; those whose records are under others; logs that end in damage."""
+    """Offsets that are lost, at most; those whose records are under others; logs that end in damage.
+
+    zeros: logs of nothing but zeros. torn: logs that end in an incomplete batch, which may be a tail.
+    """
 
     offsets: int
     misplaced: int
     ends: int
+    zeros: int
+    torn: int
+
+    @property
+    def is_any(self) -> bool:
+        """Whether something is lost."""
+        return bool(self.offsets or self.misplaced or self.ends or self.zeros)
 
 
 @dataclass(frozen=True)

@@ -102,11 +102,16 @@ def _verdict(report: Report) -> tuple[str, str]:
     if errors:
         also = f" and {counted_noun(len(warnings), 'warning')}" if warnings else ""
         return "error", f"Not sound: {counted_noun(len(errors), 'error')}{also} ({_names(errors)}); {damage}."
+    also = f"{counted_noun(len(warnings), 'warning')} ({_names(warnings)})" if warnings else ""
+    if report.lost.is_any:
+        zeros = f"{counted_noun(report.lost.zeros, 'log')} of nothing but zeros" if report.lost.zeros else ""
+        parts = filter(None, (zeros or "offsets are lost", also, damage))
+        return "error", f"Not sound: {'; '.join(parts)}."
+    if report.lost.torn:
+        torn = f"{counted_noun(report.lost.torn, 'log')} with an incomplete last batch"
+        return "warning", f"Incomplete: {'; '.join(filter(None, (torn, also, damage)))}."
     if warnings:
-        return (
-            "warning",
-            f"Sound, with {counted_noun(len(warnings), 'warning')} ({_names(warnings)}); {damage}.",
-        )
+        return "warning", f"Sound, with {also}; {damage}."
     return "sound", f"Sound: {counted_noun(len(report.results), 'check')} passed; {damage}."
 
 
