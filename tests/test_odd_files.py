@@ -182,6 +182,7 @@ _OWN_FILES = {
     *("pipelines/sql/database.py", "pipelines/views/declared.py", "pipelines/rules/__init__.py"),
     *("pipelines/report/quality/metrics.py", "pipelines/report/quality/check.py"),
     "pipelines/report/quality/facts.py",
+    "udfs/source/landed_source.py",
     *("pipelines/recovery/log_writer.py", "pipelines/recovery/restore.py", "pipelines/recovery/page.py"),
     *("pipelines/recovery/sources.py", "pipelines/recovery/quorum.py", "pipelines/recovery/report_folder.py"),
 }
