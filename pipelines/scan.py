@@ -87,7 +87,8 @@ def _compared(settings: Settings) -> list[dict[str, Any]]:
     from pipelines.recovery.rows import replica_rows
     from pipelines.recovery.sources import find_copies
 
-    inventory = find_copies(settings.source, TopicFilter(settings.topics, settings.exclude_topics))
+    topics = TopicFilter(settings.topics, settings.exclude_topics)
+    inventory = find_copies(settings.source, topics, settings.include_deleted)
     return [row for one in compare(inventory, settings) for row in replica_rows(one)]
 
 

@@ -45,7 +45,8 @@ class SidesOfCopies:
     def __init__(self, settings: Settings) -> None:
         """Lists the disks. Raises a UserError for one that can't be used, and for those of two clusters."""
         self._settings = settings
-        self._inventory = find_copies(settings.source, TopicFilter(settings.topics, settings.exclude_topics))
+        topics = TopicFilter(settings.topics, settings.exclude_topics)
+        self._inventory = find_copies(settings.source, topics, settings.include_deleted)
         self._named = placements(self._inventory)
         self._known: dict[PartitionFolder, _Sides | None] = {}
 
