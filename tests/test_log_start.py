@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from kafka_log_lake import connect, decode_folder
+from kafka_log_lake import connect, decode_folder, find
 from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
 from pipelines.plan.listed import list_sources
@@ -147,6 +147,9 @@ def test_the_lake_keeps_the_log_start_and_what_it_cuts_off_is_in_no_view_of_cons
     assert lake.rows() == [(45, "checkpoint", "certain", None)]
     assert lake.offsets() == lake.offsets("messages") == [*range(45, 70)]
     assert lake.offsets("records") == [*range(40, 70)]
+    for is_committed, first in ((True, 45), (False, 40)):
+        searched = find(lake=lake.address, committed=is_committed, on_unsearched=lambda one: None)
+        assert [o for b in searched for o in b.column("offset").to_pylist()] == [*range(first, 70)]
     assert lake.ask(starts) == [(45, "checkpoint", "certain", 25, 30)]
     lake.decode()
     assert len(lake.rows()) == 1  # nothing is new

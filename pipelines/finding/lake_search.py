@@ -41,6 +41,7 @@ from udfs.committed import OUTCOMES
 from udfs.compute import pc
 from udfs.format.report_tables import CHECKPOINTS
 from udfs.rules.account import END, SEGMENT, START, Unseen
+from udfs.rules.log_start import LogStart
 from udfs.rules.transactions import TRANSACTION
 from udfs.search.conditions import Condition, InBounds, IsNull, OneOf, Prefix, matching
 from udfs.search.segment_search import COLUMNS
@@ -134,7 +135,8 @@ class LakeSearch(Searching):
         transactional = {folder for (folder,) in self._database.execute(statement).fetchall()}
         for log, records in self._by_log():
             self.segments += log.segments
-            transactions = self._transactions(log) if log.partition_dir in transactional else NO_TRANSACTIONS
+            has_any = log.partition_dir in transactional or log.partition_dir in self._starts
+            transactions = self._transactions(log) if has_any else NO_TRANSACTIONS
             left = request.left_of_a_log(self.found)
             matches = limited(self._decided(records, transactions), left, request.only == "last")
             last = self._last_offsets(log, transactions) if request.superseded else None
@@ -263,7 +265,16 @@ class LakeSearch(Searching):
             for name, value in zip(_FIELDS, values, strict=True):
                 one[name] = value
             one["has_data"], one["control_type"], one["is_over"] = True, _CONTROLS[outcome], is_over
-        return Transactions.of(found)
+        return Transactions.of(found, start=self._starts.get(log.partition_dir))
+
+    @cached_property
+    def _starts(self) -> dict[str, LogStart]:
+        """Returns by folder where logs begin for consumers, if that cuts records off that are searched."""
+        if not self.request.committed or CHECKPOINTS.name not in self._tables:
+            return {}
+        statement = "SELECT partition_dir, log_start_offset, witness, certainty FROM log_starts WHERE is_cut"
+        with open_database(self.lake, "log_starts", self.threads, tables=self._tables) as other:
+            return {folder: LogStart(*row) for folder, *row in other.execute(statement).fetchall()}
 
     def _last_offsets(self, log: LakeLog, transactions: Transactions) -> LastOffsets:
         keys = pa.array(self.request.keys, pa.binary())

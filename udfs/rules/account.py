@@ -269,7 +269,7 @@ def _at_start(low: int, high: int, start: int, witnesses: Witnesses, orphans: Se
         lack = (
             f"no {REMOTE_METADATA} is here" if witnesses.remote is None else f"{REMOTE_METADATA} is damaged"
         )
-        detail = f"{witness}: in remote storage, if anywhere: {REMOTE_METADATA} {lack}"
+        detail = f"{witness}: in remote storage, if anywhere; {lack}"
         return Unseen(low, high, cause=START, is_certain=False, state=REMOTE, detail=detail, witness=witness)
     aside = [one for one in witnesses.aside if one.kind == "deleted" and low <= one.base <= high]
     if aside:
