@@ -130,7 +130,7 @@ def test_python_of_the_readme_runs(
 ) -> None:
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     monkeypatch.chdir(tmp_path)
-    with_spark, lazy, alone = blocks(README, "python")
+    with_spark, lazy, of_frame, alone = blocks(README, "python")
     names: dict[str, Any] = {"spark": spark}
     exec(with_spark, names)
     assert names["summary"].records == DeltaTable(tmp_path / "lake" / "records").count() > 0
@@ -138,6 +138,8 @@ def test_python_of_the_readme_runs(
     assert names["records"].columns == [column.name for column in RECORDS.columns]
     assert names["records"].count() == names["summary"].records
     capsys.readouterr()
+    exec(of_frame, names)
+    assert "headers.v1" in capsys.readouterr().out
     exec(alone, {})
     assert "crc_mismatch at byte 3374 - 796 bytes" in capsys.readouterr().out
 
