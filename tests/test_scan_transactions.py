@@ -47,6 +47,25 @@ def test_open_and_hanging_transactions(tmp_path: Path) -> None:
     assert " abort " not in steps(findings)
 
 
+def test_markers_are_counted_apart_from_data(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, data(0, 7), data(1, 7), marker(2, 7), data(3, -1))
+    findings = found(tmp_path)
+    said, table = report.headline(findings), next(report.sections(findings))
+    assert "3 records and 1 control record, scanned" in said
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert (row["records"], row["control records"]) == ("3", "1")
+    printed = report.to_json(findings)
+    for one in (printed, printed["topics"][0], printed["logs"][0], *printed["logs"][0]["formats"]):
+        assert (one["records"], one["control_records"]) == (3, 1)
+
+
+def test_no_column_of_control_records_where_there_are_none(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, data(0, -1))
+    findings = found(tmp_path)
+    assert "control" not in report.headline(findings)
+    assert "control records" not in next(report.sections(findings)).columns
+
+
 def steps(findings: Findings) -> str:
     return "\n".join(next_steps(findings))
 

@@ -39,13 +39,13 @@ _Scanned = tuple[Segment, list[SliceScan]]  # a segment with its slices in order
 class Log:
     """The log in one partition folder. Offsets and timestamps (ms since 1970 UTC) of batches, or None.
 
-    torn: see ``SliceScan``. zeroed: bytes of each segment of zeros alone that others follow, in a log with
-    batches. foreign: URIs of files that are another program's -> which, and what to do; their bytes are no
-    damage. segment_times: of each segment. is_growing: its last batch is incomplete, and bytes were added
-    since. is_compacted: it shows that the log cleaner ran. account: of its offsets.
-    unconfirmed: first offset in front of a last batch that no batch has, though nothing shows that
-    the log cleaner ran, and the base offset of that batch. looks: of the payloads of the first records of
-    each segment.
+    records: of data; control_records: the others, as in the view ``logs``. torn: see ``SliceScan``. zeroed:
+    bytes of each segment of zeros alone that others follow, in a log with batches. foreign: URIs of files
+    that are another program's -> which, and what to do; their bytes are no damage. segment_times: of each
+    segment. is_growing: its last batch is incomplete, and bytes were added since. is_compacted: it shows
+    that the log cleaner ran. account: of its offsets. unconfirmed: first offset in front of a last batch
+    that no batch has, though nothing shows that the log cleaner ran, and the base offset of that batch.
+    looks: of the payloads of the first records of each segment.
     """
 
     topic: str
@@ -55,6 +55,7 @@ class Log:
     bytes: int = 0
     batches: int = 0
     records: int = 0
+    control_records: int = 0
     suspect: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
@@ -338,7 +339,6 @@ def _add_segment(log: Log, segment: Segment, slices: list[SliceScan]) -> None:
     for scan in slices:
         totals = scan.report.totals
         log.batches += totals.batches
-        log.records += totals.records
         log.suspect += scan.suspect
         log.offset_regressions += totals.offset_regressions
         log.first_timestamp = lowest(log.first_timestamp, scan.first_timestamp)
@@ -350,6 +350,8 @@ def _add_segment(log: Log, segment: Segment, slices: list[SliceScan]) -> None:
             log.torn = scan.torn
         for key, count in scan.formats.items():
             log.formats.setdefault(key, FormatCount()).add(count)
+            log.records += count.records
+            log.control_records += count.control_records
 
 
 def _is_zeros(segment: Segment, slices: list[SliceScan]) -> bool:

@@ -29,12 +29,14 @@ _REST = " (all of them: --json)"
 def headline(findings: Findings) -> str:
     logs = findings.logs
     size, segments = sum(log.bytes for log in logs), sum(log.segments for log in logs)
-    records = sum(log.records for log in logs)
+    records = counted_noun(sum(log.records for log in logs), "record")
+    if control := sum(log.control_records for log in logs):
+        records += f" and {counted_noun(control, 'control record')}"
     topics = {log.topic for log in logs}
     rate = f" ({size_text(size / findings.seconds)}/s)" if findings.seconds else ""
     return (
         f"{counted_noun(segments, 'segment')} of {counted_noun(len(topics), 'topic')}, {size_text(size)}, "
-        f"{counted_noun(records, 'record')}, scanned in {findings.seconds:.1f} s{rate}"
+        f"{records}, scanned in {findings.seconds:.1f} s{rate}"
     )
 
 
@@ -42,12 +44,7 @@ def sections(findings: Findings) -> Iterator[Section]:
     """The tables that have rows, the overview of topics first."""
     names = _names(findings)
     tables = [
-        Section(
-            "topics",
-            ("topic", "partitions", "segments", "bytes", "records", "first", "last", "formats"),
-            [_topic(topic, logs) for topic, logs in by_topic(findings)],
-            (1, 2, 3, 4),
-        ),
+        _topics(findings),
         Section(
             "keys and values",
             ("topic", "keys", "values", "looked at"),
@@ -174,13 +171,23 @@ def _payloads(topic: str, formats: Sequence[PayloadFormat]) -> tuple[str, ...]:
     )
 
 
-def _topic(topic: str, logs: Sequence[Log]) -> tuple[str, ...]:
+def _topics(findings: Findings) -> Section:
+    """A row for each topic; control records have their column where there are any."""
+    has_control = any(log.control_records for log in findings.logs)
+    counts = ("partitions", "segments", "bytes", "records", *(("control records",) if has_control else ()))
+    rows = [_topic(topic, logs, has_control) for topic, logs in by_topic(findings)]
+    numbers = tuple(range(1, len(counts) + 1))
+    return Section("topics", ("topic", *counts, "first", "last", "formats"), rows, numbers)
+
+
+def _topic(topic: str, logs: Sequence[Log], with_control: bool) -> tuple[str, ...]:
     return (
         printable(topic),
         f"{len({log.partition for log in logs}):,}",
         f"{sum(log.segments for log in logs):,}",
         size_text(sum(log.bytes for log in logs)),
         f"{sum(log.records for log in logs):,}",
+        *((f"{sum(log.control_records for log in logs):,}",) if with_control else ()),
         _time(first_time(logs)),
         _time(last_time(logs)),
         ", ".join(f"v{magic} {codec}" for magic, codec in formats_of(logs)),
@@ -225,7 +232,9 @@ def _differs_last(row: dict[str, Any]) -> bool:
 
 def _are_equal(copies: tuple[tuple[str, int], list[Log]]) -> bool:
     """False, which is first, for copies that differ in what they hold."""
-    return len({(log.first_offset, log.last_offset, log.records) for log in copies[1]}) == 1
+    return (
+        len({(log.first_offset, log.last_offset, log.records, log.control_records) for log in copies[1]}) == 1
+    )
 
 
 def _coordinator(transaction: OpenTransaction) -> tuple[str, str]:
@@ -324,6 +333,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
         "segments": sum(log.segments for log in findings.logs),
         "bytes": sum(log.bytes for log in findings.logs),
         "records": sum(log.records for log in findings.logs),
+        "control_records": sum(log.control_records for log in findings.logs),
         "damaged": len(findings.damages),
         "seconds": round(findings.seconds, 3),
         "topics": [topic_object(topic, logs_of) for topic, logs_of in by_topic(findings)],

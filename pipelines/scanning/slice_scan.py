@@ -47,16 +47,18 @@ _ROW = np.dtype((np.void, BATCH.itemsize))  # of BATCH, copied at once and not f
 
 @dataclass
 class FormatCount:
-    """Totals of the batches of one format. bytes: on disk."""
+    """Totals of the batches of one format. bytes: on disk. records: of data; control_records: the others."""
 
     batches: int = 0
     bytes: int = 0
     records: int = 0
+    control_records: int = 0
 
     def add(self, other: FormatCount) -> None:
         self.batches += other.batches
         self.bytes += other.bytes
         self.records += other.records
+        self.control_records += other.control_records
 
 
 @dataclass(frozen=True)
@@ -249,9 +251,11 @@ class Counting(Noting):
         for key in np.unique(keys).tolist():
             of_key = batches[keys == key]
             magic, codec = divmod(key, len(f.CODEC_NAMES))
-            counted = FormatCount(
-                len(of_key), int(of_key["size"].sum()), int(of_key["record_count"].sum(dtype=np.int64))
-            )
+            counts = of_key["record_count"].astype(np.int64)
+            is_control = (of_key["attributes"] & f.CONTROL_MASK != 0) & (magic == f.MAGIC_V2)
+            control = int(counts[is_control].sum())
+            records = int(counts.sum()) - control
+            counted = FormatCount(len(of_key), int(of_key["size"].sum()), records, control)
             self._scan.formats.setdefault((magic, f.CODEC_NAMES[codec]), FormatCount()).add(counted)
         self._scan.suspect += int(np.count_nonzero(batches["marks"]))
 

@@ -60,6 +60,7 @@ def topic_object(topic: str, logs: Sequence[Log]) -> dict[str, Any]:
         "segments": sum(log.segments for log in logs),
         "bytes": sum(log.bytes for log in logs),
         "records": sum(log.records for log in logs),
+        "control_records": sum(log.control_records for log in logs),
         "damaged": sum(len(log.damages) for log in logs),
         "is_sound": all(log.account.is_sound for log in logs),
         "first_timestamp": first_time(logs),
