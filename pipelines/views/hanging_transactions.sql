@@ -8,7 +8,7 @@
 --   at_ms bigint DEFAULT NULL: the time in ms since 1970 that counts as now; the clock of this machine if it is not given
 -- Columns: those of a log, then
 --   producer_id, producer_epoch, first_offset, last_offset, records: as in transaction_ages
---   state string: ongoing: the coordinator has it open; prepared: the coordinator decided it, and this log has no marker yet; markers written: the coordinator has it prepared though the logs have the markers (KAFKA-19999): it holds back no consumer, and its producer can't go on; ended: the coordinator ended it, and this log has no marker; open: the coordinator's records say nothing of it
+--   state string: ongoing: the coordinator has it open; prepared: it decided it, and this log has no marker yet; markers written: it has it prepared, and logs have the markers (KAFKA-19999); ended: it ended it, and this log has no marker; open: its records say nothing of it
 --   hangs_as_of_last_write boolean: It is open for too long in the time of the log, or the coordinator had ended it by then
 --   hangs_now boolean: It is open for too long by the wall clock, if no broker has written to the log since
 --   began timestamp: The coordinator's start, where it has the transaction open; else the time of its first batch, between the markers around it; null where that is not credible

@@ -118,9 +118,9 @@ CHECKPOINTS = Table(
         (
             "log_start_witness",
             "string",
-            "checkpoint: log-start-offset-checkpoint; epochs: the first entry of leader-epoch-checkpoint; "
-            "copies: of a healed log, the highest log start of those with the last epoch; "
-            "null without a log_start_offset, and in rows of an earlier release, which knew the first alone",
+            "checkpoint: log-start-offset-checkpoint; epochs: first entry of leader-epoch-checkpoint; "
+            "copies: of a healed log the highest start of those with the last epoch; "
+            "null without a log_start_offset, and in rows of earlier releases, which knew the first alone",
         ),
         ("log_start_certainty", "string", "certain or likely; null where log_start_witness is"),
     ),
