@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
 
@@ -70,8 +71,9 @@ def known_partitions(listing: Listing, roots: Sequence[str], topics: TopicFilter
 
     (None, None) stands for an unknown one, in a folder or file that can't be read.
     """
-    wanted = listing.segments.filter(listing.segments.column("wanted")).select(["topic", "partition"])
-    known = {tuple(row.values()) for row in wanted.group_by(wanted.column_names).aggregate([]).to_pylist()}
+    places = [listing.segments.column(name).to_pylist() for name in ("topic", "partition")]
+    wanted = listing.segments.column("wanted").to_pylist()  # Arrow's functions take long to load
+    known = set(compress(zip(*places, strict=True), wanted))
     known |= {(one.topic, one.partition) for one in listing.passed_over}
     known |= {place for place, named in _without_segments(listing, roots, topics) if named != NO_WITNESSES}
     return known | {(None, None) for _ in listing.unreadable}
@@ -120,7 +122,7 @@ def _without_segments(
     listing: Listing, roots: Sequence[str], topics: TopicFilter
 ) -> Iterator[tuple[tuple[str, int], Witnesses]]:
     """Partitions that files of the disks name, and of which no segment is there, with what names them."""
-    listed = set(listing.segments.column("partition_dir").unique().to_pylist())
+    listed = set(listing.segments.column("partition_dir").to_pylist())
     for place, witnesses in logs_without_segments(listing.witnesses, listing.checkpoints, listed, roots):
         if topics(place.topic):
             yield place, witnesses

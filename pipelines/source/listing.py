@@ -6,6 +6,7 @@ same. A million files take some 150 MB, as Arrow columns.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections import Counter
@@ -127,24 +128,24 @@ class Listing:
         """The logs that can be compared with what the broker noted of them, by their folder."""
         if not (self.checkpoints.found or self.witnesses.found):
             return {}
-        logs = self.segments.group_by("partition_dir", use_threads=False).aggregate(
-            [(name, "last") for name in ("topic", "partition", "segment", "length", "topic_id")]
-            + [("wanted", "all"), ("file_base_offset", "min")]
-        )
-        read = {*logs.column("partition_dir").to_pylist(), *self.segments.column("file").unique().to_pylist()}
-        noted = {}
-        for row in logs.filter(logs.column("wanted_all")).to_pylist():
-            folder = row["partition_dir"]
-            place = row["topic_last"], row["partition_last"]
-            if left_state(folder) == "deleted" or folder in self.partial:
+        columns = {name: self.segments.column(name) for name in LISTING_SCHEMA.names}
+        folders = columns["partition_dir"].to_pylist()
+        last = {folder: at for at, folder in enumerate(folders)}
+        not_wanted = set(itertools.compress(folders, ~columns["wanted"].to_numpy()))
+        read, noted, begin = {*last, *columns["file"].to_pylist()}, dict[str, ListedLog](), 0
+        for folder, at in last.items():
+            first, begin = begin, at + 1
+            if folder in not_wanted or folder in self.partial or left_state(folder) == "deleted":
                 continue
+            row = {name: column[at].as_py() for name, column in columns.items()}
+            place = row["topic"], row["partition"]
             checkpoints = self.checkpoints if is_noted(folder, read) else Checkpoints()
-            start, topic_id = row["file_base_offset_min"], row["topic_id_last"]
-            witnesses = self.witnesses.of(folder, *place, start, checkpoints, topic_id)
+            start = columns["file_base_offset"][first].as_py()
+            witnesses = self.witnesses.of(folder, *place, start, checkpoints, row["topic_id"])
             aside = tuple(one for one in witnesses.aside if canonical(one.name) not in read)
             witnesses = replace(witnesses, aside=aside)
             if witnesses != NO_WITNESSES:
-                noted[folder] = ListedLog(witnesses, row["segment_last"], row["length_last"])
+                noted[folder] = ListedLog(witnesses, row["segment"], row["length"])
         return noted
 
     def log_starts(self) -> dict[str, LogStart]:
