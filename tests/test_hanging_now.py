@@ -141,6 +141,8 @@ def test_what_cannot_be_read_of_the_coordinator_makes_nothing_certain(tmp_path: 
     ((certainty, why, unread),) = connect(lake).sql(question).fetchall()
     assert (certainty, unread) == ("certain", 1)
     assert why == "by the brokers' clock"  # which needs no coordinator
+    question = "SELECT producer_id, unread_records FROM producer_states ORDER BY producer_id"
+    assert connect(lake).sql(question).fetchall() == [(7, 1), (99, 1)]
     columns = "internal_topic, unread_records, first_error"
     rows = connect(lake).sql(f"SELECT {columns} FROM unread_internal").fetchall()
     assert rows == [("__transaction_state", 1, "value: version 9 of TransactionLogValue is not known")]
@@ -174,4 +176,10 @@ def test_settings_of_topics_say_that_a_record_of_the_metadata_log_cannot_be_read
         put(logs / f"{topic}-0", 0, data(0, 1))
     assert decode_batches.main(["--source", str(logs), "--lake", lake]) == 0
     question = "SELECT topic, topic_retention_ms, unread_records FROM log_settings ORDER BY topic"
-    assert connect(lake).sql(question).fetchall() == [("other", None, 1), ("t", 5, 1)]
+    views = connect(lake)
+    assert views.sql(question).fetchall() == [("other", None, 1), ("t", 5, 1)]
+    question = "SELECT setting, value, unread_records FROM topic_settings"
+    assert views.sql(question).fetchall() == [("retention.ms", "5", 1)]
+    for view in ("retention_report", "compaction_report"):
+        rows = views.sql(f"SELECT topic, unread_records FROM {view} ORDER BY topic").fetchall()
+        assert rows == [("__cluster_metadata", 0), ("other", 1), ("t", 1)]

@@ -23,8 +23,9 @@
 --   tombstones bigint: Keys whose last record is a tombstone
 --   expired_tombstones bigint: Those before first_uncleanable_offset whose batch has a delete horizon that is reached: the next cleaning removes them
 --   first_dirty_offset bigint: The first offset whose key came before: the cleaner has not cleaned past it; null where no key repeats
+--   unread_records bigint: As in `log_settings`: cleanup.policy and min.compaction.lag.ms of the topic may be others
 WITH aged AS (
-  SELECT t.*, s.cleanup_policy, h.last_stable_offset, coalesce(min_compaction_lag_ms, s.topic_compaction_lag_ms, 0) > 0
+  SELECT t.*, s.cleanup_policy, coalesce(s.unread_records, 0) AS unread_records, h.last_stable_offset, coalesce(min_compaction_lag_ms, s.topic_compaction_lag_ms, 0) > 0
       AND CAST(t.largest_timestamp_ms AS DECIMAL(38, 0)) > CAST(coalesce(at_ms, unix_millis(current_timestamp)) AS DECIMAL(38, 0))
         - coalesce(min_compaction_lag_ms, s.topic_compaction_lag_ms, 0) AS is_young
   FROM segment_times t LEFT JOIN log_settings s ON s.topic = t.topic AND s.partition = t.partition
@@ -38,7 +39,7 @@ WITH aged AS (
     min(CASE WHEN is_young AND NOT is_active THEN file_base_offset END) OVER log AS young_offset
   FROM aged WINDOW log AS (PARTITION BY topic, partition, partition_dir)
 ), cleanable AS (
-  SELECT topic, partition, partition_dir, segment, cleanup_policy,
+  SELECT topic, partition, partition_dir, segment, cleanup_policy, unread_records,
     least(active_offset, open_offset, young_offset) AS first_uncleanable_offset,
     coalesce(file_base_offset < least(active_offset, open_offset, young_offset), false) AS is_cleanable,
     CASE WHEN open_offset < active_offset AND open_offset <= coalesce(young_offset, open_offset) THEN 'open transaction'
@@ -57,11 +58,11 @@ WITH aged AS (
   SELECT topic, partition, segment, NULL, NULL, 0, 0, false, NULL FROM segments
 ), narrow AS (
   -- place: the order of a key's versions
-  SELECT /*+ BROADCAST(s) */ c.*, s.partition_dir, s.cleanup_policy, s.first_uncleanable_offset, s.held_by, s.is_cleanable,
+  SELECT /*+ BROADCAST(s) */ c.*, s.partition_dir, s.cleanup_policy, s.unread_records, s.first_uncleanable_offset, s.held_by, s.is_cleanable,
     struct(c.offset, c.segment) AS place
   FROM slim c JOIN cleanable s ON s.topic = c.topic AND s.partition = c.partition AND s.segment = c.segment
 ), keys AS (
-  SELECT topic, partition, partition_dir, cleanup_policy, first_uncleanable_offset, held_by, key IS NOT NULL AS has_key,
+  SELECT topic, partition, partition_dir, cleanup_policy, unread_records, first_uncleanable_offset, held_by, key IS NOT NULL AS has_key,
     sum(records) AS records, sum(size_bytes) AS bytes, count_if(is_cleanable) AS cleanable,
     coalesce(sum(CASE WHEN is_cleanable THEN size_bytes END), 0) AS cleanable_bytes,
     max_by(size_bytes, place) AS newest_bytes,
@@ -69,7 +70,7 @@ WITH aged AS (
     max_by(is_tombstone, place) AS is_tombstone, max_by(is_cleanable, place) AS is_cleanable,
     max_by(segment, place) AS segment, max_by(batch_position, place) AS batch_position,
     try_element_at(min_by(offset, place, 2), 2) AS second_offset
-  FROM narrow GROUP BY topic, partition, partition_dir, cleanup_policy, first_uncleanable_offset, held_by, key
+  FROM narrow GROUP BY topic, partition, partition_dir, cleanup_policy, unread_records, first_uncleanable_offset, held_by, key
 ), expired AS (
   SELECT topic, partition, segment, position
   FROM published_batches WHERE delete_horizon_ms <= coalesce(at_ms, unix_millis(current_timestamp))
@@ -89,6 +90,6 @@ SELECT topic, partition, partition_dir, cleanup_policy, sum(records) AS records,
   sum(freed_now) AS freed_now_records, sum(freed_now_bytes) AS freed_now_bytes,
   sum(superseded_bytes - freed_now_bytes) AS freed_later_bytes, first_uncleanable_offset, held_by,
   count_if(is_tombstone) AS tombstones, count_if(is_expired) AS expired_tombstones,
-  min(CASE WHEN has_key THEN second_offset END) AS first_dirty_offset
+  min(CASE WHEN has_key THEN second_offset END) AS first_dirty_offset, unread_records
 FROM judged
-GROUP BY topic, partition, partition_dir, cleanup_policy, first_uncleanable_offset, held_by
+GROUP BY topic, partition, partition_dir, cleanup_policy, unread_records, first_uncleanable_offset, held_by

@@ -16,12 +16,13 @@
 --   can_go boolean: The broker deletes it at the given time
 --   freed_by string: Which limit deletes it: log start: the folder began behind it when a later segment was first decoded; size; time; null if it stays
 --   held_by string: null if it can go; its own timestamp; an earlier segment: the segment has expired, one before it has not; size: no limit of time, and the log is not over that of size; empty last segment; no limit; cleanup.policy: it has no delete
+--   unread_records bigint: As in `log_settings`: a limit of the topic's own may be another
 WITH known AS (
   -- brokers create internal topics with these settings
   SELECT t.*, coalesce(s.topic_retention_ms, CASE WHEN t.topic IN ('__cluster_metadata', '__share_group_state',
       '__remote_log_metadata') THEN -1 ELSE 604800000 END) AS topic_ms, coalesce(s.topic_retention_bytes, -1) AS topic_bytes,
     coalesce(s.cleanup_policy, CASE WHEN t.topic IN ('__consumer_offsets', '__transaction_state') THEN 'compact' END)
-      AS cleanup_policy
+      AS cleanup_policy, coalesce(s.unread_records, 0) AS unread_records
   FROM segment_times t LEFT JOIN log_settings s ON s.topic = t.topic AND s.partition = t.partition
     AND s.partition_dir = t.partition_dir
 ), limited AS (
@@ -65,5 +66,5 @@ SELECT topic, partition, partition_dir, segment, file_base_offset, length, is_ac
     WHEN limit_ms < 0 AND limit_bytes < 0 THEN 'no limit'
     WHEN is_empty_last THEN 'empty last segment'
     WHEN limit_ms < 0 THEN 'size'
-    WHEN is_expired THEN 'an earlier segment' ELSE 'its own timestamp' END AS held_by
+    WHEN is_expired THEN 'an earlier segment' ELSE 'its own timestamp' END AS held_by, unread_records
 FROM freed

@@ -10,6 +10,7 @@
 --   start_timestamp timestamp: When the last transaction began
 --   updated_ms bigint: When the state changed
 --   noted_until_ms bigint: The newest timestamp of its partition of `__transaction_state`: what came later is not known
+--   unread_records bigint: Records and damaged ranges of the cluster's `__transaction_state` that can't be read (`unread_internal`): its state may be another
 WITH noted AS (
   -- how far each log goes
   SELECT t.*, max(unix_millis(t.record_timestamp)) OVER (PARTITION BY t.cluster, t.log_partition) AS noted_until_ms
@@ -31,5 +32,7 @@ WITH noted AS (
 ), numbered AS (
   SELECT *, row_number() OVER (PARTITION BY cluster, producer_id ORDER BY updated_ms DESC, transactional_id) AS rank FROM states
 )
-SELECT cluster, producer_id, producer_epoch, transactional_id, state, partitions, own_timeout_ms, start_timestamp, updated_ms, noted_until_ms
-FROM numbered WHERE rank = 1
+SELECT n.cluster, n.producer_id, n.producer_epoch, n.transactional_id, n.state, n.partitions, n.own_timeout_ms, n.start_timestamp,
+  n.updated_ms, n.noted_until_ms, coalesce(u.unread_records + u.damaged_ranges, 0) AS unread_records
+FROM numbered n LEFT JOIN unread_internal u ON u.internal_topic = '__transaction_state' AND u.cluster = n.cluster
+WHERE n.rank = 1

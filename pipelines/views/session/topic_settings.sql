@@ -8,6 +8,7 @@
 --   setting string: Name of the setting, as topics have it
 --   value string: Its value
 --   record_offset bigint: Offset of the record in the metadata log
+--   unread_records bigint: Records and damaged ranges of the metadata log that can't be read (`unread_internal`): the setting may have another value
 WITH numbered_transactions AS (
   -- of each record how many transactions of the metadata log (KIP-868) had begun
   SELECT *, count(CASE WHEN name = 'BeginTransactionRecord' THEN 1 END) OVER (PARTITION BY cluster ORDER BY record_offset) AS number
@@ -51,8 +52,10 @@ WITH numbered_transactions AS (
   FROM changes WHERE name = 'ConfigRecord' AND (resource_type = '2' OR (resource_type = '4' AND resource_name = ''))
 )
 SELECT n.cluster, CASE WHEN n.resource_type = '2' THEN n.resource_name END AS topic,
-  coalesce(y.setting, n.named) AS setting, n.value, n.record_offset
+  coalesce(y.setting, n.named) AS setting, n.value, n.record_offset,
+  coalesce(u.unread_records + u.damaged_ranges, 0) AS unread_records
 FROM numbered n LEFT JOIN deleted d ON d.cluster = n.cluster AND d.topic = n.resource_name AND n.resource_type = '2'
 LEFT JOIN synonyms y ON y.named = n.named AND n.resource_type = '4'
+LEFT JOIN unread_internal u ON u.internal_topic = '__cluster_metadata' AND u.cluster = n.cluster
 WHERE n.number = 1 AND n.value IS NOT NULL AND n.record_offset > coalesce(d.deleted_offset, -1)
   AND (n.resource_type = '2' OR y.setting IS NOT NULL)
