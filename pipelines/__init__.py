@@ -38,6 +38,11 @@ def _end_by_signal() -> None:
 _ended_by: list[int] = []  # the signal that ends this process, if one does
 
 
+def is_terminated() -> bool:
+    """Returns whether SIGTERM ends this process: then nothing is said of an interruption."""
+    return bool(_ended_by)
+
+
 # Python looks for the module of a command
 _is_module = sys.argv[:1] == ["-m"] and any(
     flag == "-m" and name.partition(".")[0] in ("pipelines", "kafka_log_lake")

@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
+import pipelines
 from pipelines.command.commands import COMMANDS
 from pipelines.command.declaration import Argument, Command
 from pipelines.command.errors import JobError, UserError, is_about_data_file, one_line, with_next_step
@@ -253,13 +254,15 @@ def exit_code_of(job: Callable[[], object], next_step: str = "") -> int:
         print(f"error: {message}" if is_failure else message, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as stopped:
-        print(f"interrupted{': ' * bool(stopped.args)}{stopped}{next_step}", file=sys.stderr)
+        if not pipelines.is_terminated():
+            print(f"interrupted{': ' * bool(stopped.args)}{stopped}{next_step}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         drop_output()  # its reader closed it (``| head``)
     except Exception as error:
-        if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C in the thread that gets it
-            print(f"interrupted{next_step}", file=sys.stderr)
+        if str(error) == "Query interrupted":  # what DuckDB makes of a signal in the thread that gets it
+            if not pipelines.is_terminated():
+                print(f"interrupted{next_step}", file=sys.stderr)
             return 130
         if os.environ.get(DEBUG):
             traceback.print_exc()

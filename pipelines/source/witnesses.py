@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from pipelines.source.checkpoints import Checkpoint, Checkpoints
 from pipelines.source.naming import (
     PartitionFolder,
-    left_state,
     parse_folder,
     parse_left_folder,
     parse_topic_id,
@@ -169,13 +168,10 @@ def logs_without_segments(
         for log_dir, (topic, partition), checkpoint in checkpoints.logs()
     }
     beginnings = tuple(canonical(root.rstrip("/")) + "/" for root in roots)
-    left = {one.rpartition(".")[0] for one in listed if left_state(one) in ("delete", "stray", "future")}
     for uri in sorted({*noted, *files.folders} - {*listed}):
         place = parse_folder(uri)
         if not isinstance(place, str) and f"{uri}/".startswith(beginnings):
-            # what was noted may be of the log that became a folder ending -delete, -stray or -future
-            checkpoint = Checkpoint() if uri in left else noted.get(uri, Checkpoint())
-            yield place, with_checkpoint(files.in_folder(uri), checkpoint)
+            yield place, with_checkpoint(files.in_folder(uri), noted.get(uri, Checkpoint()))
 
 
 def with_checkpoint(witnesses: Witnesses, noted: Checkpoint) -> Witnesses:
