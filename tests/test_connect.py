@@ -224,27 +224,31 @@ def test_a_declarative_pipeline(remote: SparkSession, url: str, tmp_path: Path) 
     path = tmp_path / "pipeline" / "spark-pipeline.yml"
     spec = yaml.safe_load(path.read_text())
 
-    def update(on_damage: str, storage: str) -> subprocess.CompletedProcess[str]:
+    def update(on_damage: str, schema: str) -> subprocess.CompletedProcess[str]:
         spec["configuration"] = {
             "kafka_log.source": str(tmp_path / "logs"),
             "kafka_log.on_damage": on_damage,
         }
-        path.write_text(yaml.safe_dump({**spec, "storage": (tmp_path / storage).as_uri()}))
+        own = {"storage": (tmp_path / schema).as_uri(), "schema": schema}
+        path.write_text(yaml.safe_dump({**spec, **own}))
         return run(url, "-m", "pyspark.pipelines.cli", "run", "--spec", str(path))
 
     def partitions() -> list[tuple[object, ...]]:
+        for table in ("kafka_partitions", "kafka_records"):
+            remote.catalog.refreshTable(table)  # Spark keeps the list of its files for a session
         return [tuple(row) for row in remote.table("kafka_partitions").orderBy("topic").collect()]
 
-    assert (done := update("warn", "kept")).returncode == 0, done.stdout + done.stderr
+    assert (done := update("warn", "default")).returncode == 0, done.stdout + done.stderr
     assert partitions() == [("a", 0, 3, 9, 0), ("b", 3, 3, 2, 1)]
     assert remote.table("kafka_quarantine").count() == 1
     put(tmp_path / "logs" / "a-0", 9, batch(9))
-    assert (done := update("warn", "kept")).returncode == 0, done.stdout + done.stderr
+    assert (done := update("warn", "default")).returncode == 0, done.stdout + done.stderr
     assert partitions() == [("a", 0, 4, 12, 0), ("b", 3, 3, 2, 1)]
     assert sorted(row.offset for row in remote.table("kafka_records").where("topic = 'a'").collect()) == list(
         range(12)
     )
-    failed = update("fail", "failed")
+    remote.sql("CREATE SCHEMA strict")
+    failed = update("fail", "strict")
     assert failed.returncode != 0
     assert "damaged: " in failed.stdout + failed.stderr
 
