@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from kafka_log_lake import connect, decode_folder, find
+from kafka_log_lake import connect, decode_folder, find, scan
 from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
 from pipelines.plan.listed import list_sources
@@ -47,6 +47,7 @@ def log(root: Path, base: int = 40, epoch: int = 3) -> Path:
         (("a 1 -1",), None, 3, (40, CHECKPOINT, "certain")),
         (("a 1 45",), "3 52", 3, (52, EPOCHS, "likely")),  # it moved after the checkpoint was written
         (("a 1 52",), "3 45", 3, (52, CHECKPOINT, "certain")),  # the epochs are written in the background
+        (("a 1 12",), "3 30", 3, (30, EPOCHS, "likely")),  # and behind that lies the first segment
         (("a 1 0",), "0 0", 3, (0, CHECKPOINT, "certain")),  # the first segments are in remote storage
         ((), "0 0", 3, (0, EPOCHS, "likely")),  # the first segment is lost
         ((), "3 45", 3, (45, EPOCHS, "likely")),
@@ -76,6 +77,7 @@ def test_what_files_and_batches_show(
     assert log_start_of(str(folder)) == expected
     listing = list_sources(Settings(source=(str(tmp_path),)))
     assert listing.log_starts() == {f"file://{folder}": expected}
+    assert scan(tmp_path).logs[0].account.start == expected[0]
     kept = [offset for offset in range(40, 70) if offset >= expected[0]]
     whole = pa.Table.from_batches(decode_folder(tmp_path, committed=True, columns=["offset"]))
     assert whole.column("offset").to_pylist() == kept

@@ -40,7 +40,7 @@ def log_start_from(first_segment: str, noted: Noted | None) -> LogStart:
     folder, name = os.path.split(first_segment)
     base, first = int(name[:20]), _first_epoch(folder, os.path.islink(first_segment))
     is_above = first is not None and first.offset > base  # else the batch tells nothing
-    return log_start(base, noted, first, _first_batch_epoch(first_segment) if is_above else -1)
+    return log_start(base, noted, first, first_batch_epoch(first_segment) if is_above else -1)
 
 
 def noted_start(folder: str) -> Noted | None:
@@ -66,7 +66,7 @@ def _first_epoch(folder: str, follow: bool) -> FirstEpoch | None:
     return found[0] if found and min(found[0]) >= 0 else None
 
 
-def _first_batch_epoch(path: str) -> int:
+def first_batch_epoch(path: str) -> int:
     """The leader epoch of a segment's first batch; -1 of another magic than 2, and where it can't be read."""
     head = np.zeros(f.HEADER_UP_TO_MAGIC, dtype=np.uint8)
     try:

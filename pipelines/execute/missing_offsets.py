@@ -136,7 +136,8 @@ def _compare_with_checkpoints(
         witnesses = noted[log.partition_dir].witnesses
         found = at_edges(log, witnesses)
         missing += [(f"{log.topic}-{log.partition}", one) for one in found]
-        checkpoint = Checkpoint(witnesses.start, witnesses.recovery_point, witnesses.high_watermark)
+        start = witnesses.start_of(log.start)
+        checkpoint = Checkpoint(start, witnesses.recovery_point, witnesses.high_watermark)
         if _by_table(log, checkpoint) != _by_table(log, stored.get(log.partition_dir, Checkpoint())):
             known = {name: getattr(checkpoint, name) for name in _FIELDS}
             place = {"topic": log.topic, "partition": log.partition, "partition_dir": log.partition_dir}

@@ -111,7 +111,7 @@ def not_listed(
     for text in listing.checkpoints.warnings:
         yield Unsearched("what a checkpoint file names", text)
     for place, witnesses in _without_segments(listing, roots, topics):
-        first = witnesses.start or 0
+        first = witnesses.start_of(NO_LIMIT) or 0  # no segment is there
         for one in behind_end(first, witnesses) if request.takes(place[1]) else ():
             if request.may_hide(one.first, one.last):
                 why = f"no segment of this partition is there; {one.witness}"

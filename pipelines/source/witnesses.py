@@ -24,6 +24,7 @@ from pipelines.source.remote_metadata import RemoteRanges, remote_ranges
 from pipelines.source.uris import canonical
 from udfs.format.checkpoint_text import LEADER_EPOCH_FILE, epoch_entries
 from udfs.format.layout import MAX_OFFSET
+from udfs.log_start import first_batch_epoch
 from udfs.rules.account import NO_WITNESSES, Aside, Witnesses
 from udfs.source.byte_source import local_path
 from udfs.source.regular_file import MOST_SMALL_BYTES, opened_regular, read_regular
@@ -127,7 +128,10 @@ class WitnessFiles:
         left = [one for one in self._left.get((topic, partition), ()) if one.topic_id in (None, topic_id)]
         if left:
             found = replace(found, aside=(*found.aside, *left))
-        if found.start is not None and found.start < start:
+        if (found.first_epoch_start or 0) > start and (folder := local_path(partition_dir)):
+            found = replace(found, first_batch_epoch=first_batch_epoch(f"{folder}/{start:020d}.log"))
+        noted_start = found.start_of(start)
+        if noted_start is not None and noted_start < start:
             found = self._with_remote(found, topic_id, partition)
         return found
 

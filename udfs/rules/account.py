@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
+from udfs.rules.log_start import BY_SEGMENTS, FirstEpoch, Noted, log_start
 from udfs.words import counted_noun
 
 # States of offsets that were not read soundly
@@ -110,14 +111,13 @@ class Witnesses:
     """What files next to a log's segments, and above its folder, say of it. None: no file says it.
 
     epochs: (epoch, start offset) of ``leader-epoch-checkpoint``, rising; None without the file, or where it
-    can't be read. log_start, recovery_point, high_watermark, cleaned_before: of the checkpoint files;
-    offsets that are the first not covered. snapshots: offsets in the names of producer snapshots. orphans:
-    base offsets of indexes whose ``.log`` is not there. indexed: the offset behind the last entry of the
-    index of the last segment.
-    aside: what was left behind. is_tiered: whether the topic has remote storage; None unknown.
-    remote: of it; None where no metadata of remote storage was read; has_all_remote: whether all of it could
-    be read. problems: files that can't be read,
-    and why.
+    can't be read. first_batch_epoch: leader epoch of the first batch on the disk, which is asked for where
+    the epochs begin behind it; -1 for none. log_start, recovery_point, high_watermark, cleaned_before: of the
+    checkpoint files; offsets that are the first not covered. snapshots: offsets in the names of producer
+    snapshots. orphans: base offsets of indexes whose ``.log`` is not there. indexed: the offset behind the
+    last entry of the index of the last segment. aside: what was left behind. is_tiered: whether the topic has
+    remote storage; None unknown. remote: of it; None where no metadata of remote storage was read;
+    has_all_remote: whether all of it could be read. problems: files that can't be read, and why.
     """
 
     epochs: tuple[tuple[int, int], ...] | None = None
@@ -133,6 +133,7 @@ class Witnesses:
     remote: tuple[RemoteRange, ...] | None = None
     has_all_remote: bool = True
     problems: tuple[str, ...] = ()
+    first_batch_epoch: int = -1
 
     @property
     def first_epoch_start(self) -> int | None:
@@ -144,11 +145,16 @@ class Witnesses:
         """The first offset of the last epoch: the log reached it when the epoch began."""
         return self.epochs[-1][1] if self.epochs else None
 
-    @property
-    def start(self) -> int | None:
-        """Where the log begins by the checkpoints; None where none says it."""
-        noted = [one for one in (self.first_epoch_start, self.log_start) if one is not None]
-        return max(noted) if noted else None
+    def start_of(self, first_file: int) -> int | None:
+        """Where the log begins by the checkpoints; None where none says it.
+
+        first_file: base offset of the first segment. The rule is ``udfs.rules.log_start``. That a checkpoint
+        file has no line of the log says nothing here: it had none before the first segment was lost either.
+        """
+        noted = None if self.log_start is None else Noted(self.log_start)
+        first = FirstEpoch(*self.epochs[0]) if self.epochs else None
+        found = log_start(first_file, noted, first, self.first_batch_epoch)
+        return None if found.witness == BY_SEGMENTS else found.offset
 
 
 NO_WITNESSES = Witnesses()
@@ -218,7 +224,7 @@ def account_of(
     unseen = [*before, *within, *behind, *([] if tail is None else [tail])]
     unseen.sort(key=lambda one: (one.first, one.last is None, one.last or 0))
     ends = [end, *(one.last + 1 for one in unseen if one.last is not None)]
-    noted = witnesses.start
+    noted = witnesses.start_of(start)
     return Account(
         start if noted is None else noted,
         max(ends),
@@ -235,7 +241,7 @@ def before_start(start: int, witnesses: Witnesses) -> list[Unseen]:
     (``LeaderEpochFileCache.truncateFromStartAsyncFlush``): where that entry, or the log start that is noted,
     is not below the first segment, what lay before was deleted.
     """
-    noted = witnesses.start
+    noted = witnesses.start_of(start)
     orphans = [one for one in witnesses.orphans if one < start]
     if noted is None and not orphans:
         return []
@@ -255,16 +261,16 @@ def before_start(start: int, witnesses: Witnesses) -> list[Unseen]:
 
 def _at_start(low: int, high: int, start: int, witnesses: Witnesses, orphans: Sequence[int]) -> Unseen:
     """Offsets before the first segment that the metadata of remote storage do not name."""
-    epoch_start, log_start = witnesses.first_epoch_start, witnesses.log_start
+    epoch_start, noted = witnesses.first_epoch_start, witnesses.log_start
     by_epochs = epoch_start is not None and epoch_start < start
     if by_epochs:
         witness = f"{EPOCHS} begins at {epoch_start:,}"
-    elif log_start is not None:
-        witness = f"the checkpoint's log start offset is {log_start:,}"
+    elif noted is not None:
+        witness = f"the checkpoint's log start offset is {noted:,}"
     else:
         witness = f"an index of offset {min(orphans):,} has no segment"
     # a broker notes a log start that is no higher than the first segment for remote storage alone
-    is_tiered = witnesses.is_tiered if witnesses.is_tiered is not None else log_start == 0 or None
+    is_tiered = witnesses.is_tiered if witnesses.is_tiered is not None else noted == 0 or None
     if is_tiered and (witnesses.remote is None or not witnesses.has_all_remote) and not orphans:
         lack = (
             f"no {REMOTE_METADATA} is here" if witnesses.remote is None else f"{REMOTE_METADATA} is damaged"
@@ -277,7 +283,7 @@ def _at_start(low: int, high: int, start: int, witnesses: Witnesses, orphans: Se
         detail = f"{witness}; {names} .log.deleted next to the segments may hold them (--include-deleted)"
         return Unseen(low, high, cause=START, is_certain=False, state=ASIDE, detail=detail, witness=witness)
     if by_epochs or orphans:
-        may_be_remote = log_start is not None and log_start < start and is_tiered is not False
+        may_be_remote = noted is not None and noted < start and is_tiered is not False
         where = "they are lost, or in remote storage" if may_be_remote else "no retention explains it"
         if is_tiered and witnesses.remote is not None:
             where = f"{REMOTE_METADATA} does not name them either"

@@ -60,7 +60,7 @@ def log_start(
     by_epochs = first is not None and (moved or first.offset <= first_file)
     if noted is not None:
         by_checkpoint = first_file if noted.offset is None else noted.offset
-        if first is not None and moved and first.offset > by_checkpoint:
+        if first is not None and by_epochs and first.offset > by_checkpoint:
             return LogStart(first.offset, BY_EPOCHS, LIKELY)  # it moved after the checkpoint was written
         if first is not None and noted.offset is None and first.offset < first_file:
             return LogStart(first.offset, BY_EPOCHS, LIKELY)  # retention would have moved the entry
