@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from pipelines.command.generated import PAGE_POLICY, csv_cell, html_text
@@ -119,7 +120,7 @@ def _list(texts: Iterable[str]) -> list[str]:
 
 def _held_back(done: Recovered) -> list[str]:
     """Of which topics records are held back, and by which cleanup policy."""
-    held = {one.topic: 0 for one in done.losses if one.fate == HELD_BACK}
+    held: Counter[str] = Counter()
     for one in done.losses:
         if one.fate == HELD_BACK:
             held[one.topic] += one.records
@@ -138,18 +139,19 @@ def _lost_by_topic(done: Recovered) -> list[str]:
     ranges: dict[str, list[Row]] = defaultdict(list)
     for row in done.rows(LOST_RANGES):
         ranges[row["topic"]].append(row)
-    rows = [_topic_row(name, ranges[name], by_topic[name]) for name in sorted({*by_topic, *ranges})]
-    rows.sort(key=lambda row: -row["_lost"])
-    columns: Columns = {name: (lambda row, name=name: row[name]) for name in (rows[0] if rows else ())}  # type: ignore[misc]
-    columns.pop("_lost", None)
+    rows = [_topic_row(name, ranges[name], by_topic[name]) for name in {*by_topic, *ranges}]
+    rows.sort(key=lambda found: (-found[0], found[1]["topic"]))
     explained = (
         "In no copy: records of the true log that no copy has. Losing history: records that a leader wrote "
         "whose history lost, or that had been deleted from the true log."
     )
-    return ["<h2>What is lost, by topic</h2>", f"<p>{explained}</p>", *_table(rows, columns)]
+    columns: Columns = {name: itemgetter(name) for _, row in rows[:1] for name in row}
+    shown = _table([row for _, row in rows], columns)
+    return ["<h2>What is lost, by topic</h2>", f"<p>{explained}</p>", *shown]
 
 
-def _topic_row(topic: str, ranges: Sequence[Row], losses: Sequence[Loss]) -> Row:
+def _topic_row(topic: str, ranges: Sequence[Row], losses: Sequence[Loss]) -> tuple[int, Row]:
+    """How many records of a topic are lost at most, and the row of the table about it."""
     certain, possible, unknown = text.lost_counts(ranges)
     in_no_copy = f"{possible:,}" if certain == possible else f"{certain:,} to {possible:,}"
     fates, acknowledged = dict.fromkeys(range(len(FATES)), 0), dict.fromkeys(("yes", "likely", "unknown"), 0)
@@ -157,7 +159,7 @@ def _topic_row(topic: str, ranges: Sequence[Row], losses: Sequence[Loss]) -> Row
         fates[one.fate] += one.records
         acknowledged[one.acknowledged] += one.records
     total = sum(fates.values())
-    return {
+    return possible + total, {
         "topic": topic,
         "in no copy": in_no_copy + (", and more at the end" if unknown else ""),
         "losing history": total,
@@ -167,7 +169,6 @@ def _topic_row(topic: str, ranges: Sequence[Row], losses: Sequence[Loss]) -> Row
         "restore.sh writes": fates[WRITTEN],
         "holds back": fates[HELD_BACK],
         "leaves out": total - fates[WRITTEN] - fates[HELD_BACK],
-        "_lost": possible + total,
     }
 
 
@@ -189,40 +190,40 @@ _RANGES: Columns = {
     "log": _log,
     "offsets": _offsets,
     "records": _range_records,
-    "reason": lambda row: row["reason"],
-    "what each copy has": lambda row: row["detail"],
+    "reason": itemgetter("reason"),
+    "what each copy has": itemgetter("detail"),
 }
 _PARTED: Columns = {
     "log": _log,
     "offsets": _offsets,
-    "copy": lambda row: row["copy"],
-    "epoch": lambda row: row["leader_epoch"],
-    "batches": lambda row: row["batches"],
-    "why": lambda row: row["why"],
-    "how sure": lambda row: row["certainty"],
-    "rule": lambda row: row["rule"],
+    "copy": itemgetter("copy"),
+    "epoch": itemgetter("leader_epoch"),
+    "batches": itemgetter("batches"),
+    "why": itemgetter("why"),
+    "how sure": itemgetter("certainty"),
+    "rule": itemgetter("rule"),
 }
 _COPIES: Columns = {
     "log": _log,
-    "copy": lambda row: row["copy"],
+    "copy": itemgetter("copy"),
     "state, role": lambda row: f"{row['state']}, {row['role']}",
     "offsets": lambda row: f"{row['log_start_offset']} to {row['log_end_offset'] - 1}",
-    "behind": lambda row: row["behind"],
-    "other history from": lambda row: row["diverged_from"],
-    "epochs": lambda row: row["epochs"],
-    "missing": lambda row: row["missing"],
-    "damage": lambda row: row["damage"],
+    "behind": itemgetter("behind"),
+    "other history from": itemgetter("diverged_from"),
+    "epochs": itemgetter("epochs"),
+    "missing": itemgetter("missing"),
+    "damage": itemgetter("damage"),
 }
 _LOST: Columns = {
     "log": _log,
-    "offset": lambda row: row["offset"],
-    "copy": lambda row: row["copy"],
-    "epoch": lambda row: row["leader_epoch"],
-    "why": lambda row: row["why"],
-    "acknowledged": lambda row: row["acknowledged"],
-    "true log has it at": lambda row: row["also_in_truth"],
-    "key": lambda row: row["key"],
-    "value": lambda row: row["value"],
+    "offset": itemgetter("offset"),
+    "copy": itemgetter("copy"),
+    "epoch": itemgetter("leader_epoch"),
+    "why": itemgetter("why"),
+    "acknowledged": itemgetter("acknowledged"),
+    "true log has it at": itemgetter("also_in_truth"),
+    "key": itemgetter("key"),
+    "value": itemgetter("value"),
 }
 
 
