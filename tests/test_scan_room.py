@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,36 @@ def test_a_scan_adds_up_what_takes_the_room(tmp_path: Path) -> None:
     assert t.held_by == Retained(size, retention.TOO_YOUNG, YOUNG)
     assert (u.can_go, u.held_by) == (0, Retained(0, retention.TOO_YOUNG, OLD))
     assert IDS["t"]
+
+
+def test_the_limits_are_of_the_cluster_of_the_log(tmp_path: Path) -> None:
+    """Its default of all brokers too, as it was set at run time; the topic's own setting goes before it."""
+    days = {"one": (60, None), "two": (1, 60), "three": (None, None)}
+    for cluster, (of_brokers, of_topic) in days.items():
+        root = tmp_path / cluster
+        partition(root, "t", batch(0, base_timestamp=OLD))
+        identify(root, 1)
+        properties = root / "meta.properties"
+        properties.write_text(re.sub("cluster.id=.*", f"cluster.id={cluster}", properties.read_text()))
+        settings = [(4, "", "log.retention.ms", of_brokers), (2, "t", "retention.ms", of_topic)]
+        names = ("resourceType", "resourceName", "name", "value")
+        configs = [
+            dict(zip(names, (*place, str(number * DAY)), strict=True))
+            for *place, number in settings
+            if number is not None
+        ]
+        records = [metadata_record("ConfigRecord", 0, config) for config in configs]
+        metadata_log(root, [*topic("t", 1, [1]), *records])
+    for cluster, goes in {"one": False, "two": False, "three": True}.items():
+        (found,) = (
+            one
+            for one in space_by_topic(scan(Settings(source=(str(tmp_path / cluster),), cores=1)), NOW)
+            if one.topic == "t"
+        )
+        assert (found.can_go > 0) is goes, cluster
+    both = Settings(source=(str(tmp_path / "one"), str(tmp_path / "three")), cores=1)
+    (found,) = (one for one in space_by_topic(scan(both), NOW) if one.topic == "t")
+    assert found.can_go == found.segments // 2
 
 
 def test_topics_come_in_the_order_that_is_asked_for(

@@ -19,7 +19,6 @@ from pipelines.command.terminal import counted_noun, first_names
 from pipelines.finding.request import Request
 from pipelines.plan.headers import claimed_offsets
 from pipelines.plan.slices import Segment
-from pipelines.rules.offsets import COMPACTED_TOPICS
 from pipelines.scanning.accounts import of_tail
 from pipelines.scanning.findings import damages_of, end_of
 from pipelines.scanning.slice_scan import DamagedRange, SliceScan
@@ -38,6 +37,7 @@ from udfs.rules.account import (
     behind_end,
 )
 from udfs.rules.offsets import NO_LIMIT, misplaced
+from udfs.rules.retention import COMPACTED_TOPICS
 from udfs.source.byte_source import SourceError, local_path, open_source
 
 _LEFT = "passed over; --include-deleted reads what a broker left behind"

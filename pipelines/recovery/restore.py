@@ -56,16 +56,11 @@ def policy_of(topic: str, state: ClusterState | None, was_cleaned: bool) -> Poli
 
     state: what the metadata log says; None without one. was_cleaned: whether the log cleaner ran over a copy.
     """
-    settings = state.configs if state is not None else {}
-    for (kind, name), key in (
-        (("topic", topic), "cleanup.policy"),
-        (("broker", ""), "log.cleanup.policy"),
-    ):
-        value = settings.get((kind, name), {}).get(key)
-        if value is not None:
-            return Policy(
-                "compact" in value.replace(" ", "").split(","), f"{key}={value} in __cluster_metadata"
-            )
+    found = state.setting(topic, "cleanup.policy") if state is not None else None
+    if found is not None:
+        key, value = found
+        is_compacted = "compact" in value.replace(" ", "").split(",")
+        return Policy(is_compacted, f"{key}={value} in __cluster_metadata")
     known = "__cluster_metadata has no setting" if state is not None else "no __cluster_metadata is here"
     return Policy(was_cleaned, f"{known}, {'a' if was_cleaned else 'no'} log cleaner ran over its log")
 

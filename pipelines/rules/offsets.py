@@ -11,9 +11,8 @@ import pyarrow as pa
 from pipelines.rules.files import Files
 from udfs.compute import pc
 from udfs.rules.offsets import RUN, Order, order
+from udfs.rules.retention import COMPACTED_TOPICS
 
-# Topics that brokers compact: ordered_batches.sql
-COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state")
 # Columns of the sound batches, and of quarantine, that decide
 BATCH_COLUMNS = (
     *("segment", "position", "base_offset", "last_offset", "record_count", "delete_horizon_ms"),

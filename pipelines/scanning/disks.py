@@ -52,8 +52,10 @@ def room(findings: Findings) -> Section:
     """What takes the room of the disk, and what retention could free now."""
     free = [(size_text(one.free), size_text(one.size), one.log_dirs[0]) for one in volumes(findings)]
     disks = [f"{left} of {size} free at {log_dir}" for left, size, log_dir in free]
+    # a broker's own file may set other defaults: log.retention.*
+    rule = "retention by __cluster_metadata, else Kafka's defaults"
     return Section(
-        f"room ({printable('; '.join(disks))})" if disks else "room",
+        f"room ({printable('; '.join([*disks, rule]))})",
         (
             "topic",
             "segments",

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pipelines.execute.verdicts import highest, lowest
 from pipelines.plan.missing import missing_ranges, unread_segments
 from pipelines.plan.slices import Segment
-from pipelines.rules.offsets import COMPACTED_TOPICS, ranges_before, with_undecoded
+from pipelines.rules.offsets import ranges_before, with_undecoded
 from pipelines.scanning.accounts import of_damage, of_tail, of_unread
 from pipelines.scanning.contradictions import Contradiction, contradictions
 from pipelines.scanning.open_transactions import OpenTransaction, open_transactions
@@ -27,7 +27,7 @@ from udfs.rules.account import MISSING_CAUSES, NO_WITNESSES, ZEROS, Account, Uns
 from udfs.rules.clocks import Clock
 from udfs.rules.endings import Noted
 from udfs.rules.offsets import NO_LIMIT, Order, order
-from udfs.rules.retention import SegmentTime
+from udfs.rules.retention import COMPACTED_TOPICS, SegmentTime
 
 if TYPE_CHECKING:
     from udfs.values.profile import Look, PayloadFormat

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pipelines.scanning.findings import Findings, Log
 from pipelines.source.naming import TO_DELETE
-from udfs.rules.retention import FUTURE, NOTHING, Retained, limits_of, retained
+from udfs.rules.retention import FUTURE, NOTHING, SETTINGS, Limits, Retained, limits_of, retained
 from udfs.source.byte_source import local_path
+
+if TYPE_CHECKING:
+    from udfs.replicas.cluster_state import ClusterState
 
 _INDEXES = (".index", ".timeindex", ".txnindex", ".snapshot")
 _BLOCK = 512  # bytes of a unit of st_blocks
@@ -76,14 +79,17 @@ def space_by_topic(findings: Findings, now_ms: int | None = None) -> list[Space]
     """The space of each topic, the most first. now_ms: the time at which retention is judged; None: now."""
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
     found: dict[str, Space] = {}
-    settings = _topic_settings(findings)
+    states: dict[str, ClusterState | None] = {}
     for log in findings.logs:
         one = found.setdefault(log.topic, Space(log.topic))
         one.segments += log.bytes
         one.indexes += sum(map(_index_bytes, _folders([log])))
         if log.account.witnesses.is_tiered:
             continue  # what local retention does is the remote log manager's
-        limits = limits_of(log.topic, settings.get(log.topic, {}))
+        log_dir = os.path.dirname(local_path(log.partition_dir) or "")
+        if log_dir not in states:
+            states[log_dir] = _state_of(findings, log_dir)
+        limits = _limits(log.topic, states[log_dir])
         kept = retained(log.segment_times, log.account.start, limits, now_ms)
         one.can_go += kept.can_go
         one.held.append(kept)
@@ -109,11 +115,17 @@ def _index_bytes(folder: str) -> int:
         return 0
 
 
-def _topic_settings(findings: Findings) -> Mapping[str, Mapping[str, str]]:
-    """The settings of topics, by the metadata logs on the disks."""
-    found: dict[str, dict[str, str]] = defaultdict(dict)
-    for placements in findings.placements.values():
-        for (kind, name), values in placements.state.configs.items():
-            if kind == "topic":
-                found[name] |= values
-    return found
+def _limits(topic: str, state: ClusterState | None) -> Limits:
+    known = {} if state is None else {name: state.setting(topic, name) for name in SETTINGS}
+    return limits_of(topic, {name: found[1] for name, found in known.items() if found is not None})
+
+
+def _state_of(findings: Findings, log_dir: str) -> ClusterState | None:
+    """What the metadata log of a log directory's cluster says.
+
+    Of one that names no cluster, what the only metadata log says; None where there are several.
+    """
+    cluster = next((name for name, paths in findings.clusters.items() if log_dir in paths), None)
+    known = findings.placements
+    found = known.get(cluster) or (next(iter(known.values())) if len(known) == 1 and not cluster else None)
+    return found.state if found is not None else None

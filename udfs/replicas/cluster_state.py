@@ -99,6 +99,18 @@ class ClusterState:
     unread: Counter[str] = field(default_factory=Counter)
     _open: list[tuple[str, str | None]] | None = None
 
+    def setting(self, topic: str, name: str) -> tuple[str, str] | None:
+        """Returns a setting of a topic: the name under which it was set, and its value; None where none was.
+
+        Its own, else the default of all brokers that was set at run time. name: cleanup.policy, or one of
+        retention: brokers call these the same with ``log.`` before (``ServerTopicConfigSynonyms``).
+        """
+        for place, key in ((("topic", topic), name), (("broker", ""), f"log.{name}")):
+            value = self.configs.get(place, {}).get(key)
+            if value is not None:
+                return key, value
+        return None
+
     def apply(self, name: str, value: str | None) -> None:
         """Applies a record: its name, and its value as JSON, None where it can't be read.
 

@@ -12,10 +12,12 @@ from typing import NamedTuple
 from udfs.rules.clocks import MAX_AHEAD_MS
 
 DEFAULT_MS, NO_LIMIT = 7 * 24 * 3_600_000, -1  # retention.ms, retention.bytes of Kafka
+SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes")  # of topics, that limit what is kept
+# Internal topics, as brokers create them
 KEEPING_TOPICS = ("__cluster_metadata", "__share_group_state", "__remote_log_metadata")
 COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state")
 # What holds the first segment that stays
-NOTHING, EMPTY = "nothing: all can go", "the last segment is empty"
+NOTHING, EMPTY = "nothing", "the last segment is empty"
 NO_LIMITS, POLICY, SIZE = "no limit", "cleanup.policy has no delete", "retention.bytes is not reached"
 FUTURE, TOO_YOUNG = "a timestamp in the future", "its timestamps are too young"
 
