@@ -224,41 +224,6 @@ def test_a_link_that_is_not_followed_is_not_searched(
 
 
 @pytest.mark.parametrize(
-    ("tail", "arguments", "expected", "said"),
-    [
-        (
-            batch(3)[:-3],
-            "--key none",
-            5,
-            "offsets 3 to 5 could not be searched: the last batch is incomplete",
-        ),
-        (batch(3)[:40], "--key none", 5, "offsets 3 to the end could not be searched: the last batch is"),
-        (batch(3)[:-3], "--value-contains v4", 5, "; its bytes hold what is looked for, at byte 174 of 000"),
-        (
-            bytes(512),
-            "--key none",
-            5,
-            "offsets 3 to the end could not be searched: the last segment ends in z",
-        ),
-        (bytes(512), "--key none --offset 0:3", 4, "not found; 1 segment searched"),
-        (batch(3)[:-3], "--key none --offset 6:", 4, "not found; 1 segment searched"),
-    ],
-)
-def test_a_tail_may_hold_what_is_not_found(
-    tail: bytes,
-    arguments: str,
-    expected: int,
-    said: str,
-    tmp_path: Path,
-    capsysbinary: pytest.CaptureFixture[bytes],
-) -> None:
-    put(tmp_path / "a-0", 0, batch(0), tail)
-    code, out, err = run(capsysbinary, tmp_path, *arguments.split())
-    assert (code, out) == (expected, "")
-    assert said in err
-
-
-@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--key-regex", "("], "--key-regex must be a regular expression of RE2"),

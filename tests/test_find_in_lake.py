@@ -307,3 +307,25 @@ def test_the_package_that_a_lake_needs_is_named(
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert find.main(["--lake", "lake", "--key", "x"]) == 2
     assert capsys.readouterr().err == "error: --lake needs duckdb: pip install 'kafka-log-lake[report]'\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "lines", "behind", "first"),
+    [
+        ("a-0/leader-epoch-checkpoint", "0 0", b"", "offsets 0 to 5"),  # the first segment is lost
+        ("replication-offset-checkpoint", "a 0 15", b"", "offsets 9 to 14"),
+        ("x", "", batch(9)[:-3], "offsets 9 to the end"),
+        ("x", "", bytes(300), "offsets 9 to the end"),
+        ("x", "", b"", None),
+    ],
+)
+def test_what_a_lake_knows_to_be_missing_was_not_searched(
+    tmp_path: Path, file: str, lines: str, behind: bytes, first: str | None
+) -> None:
+    put(tmp_path / "logs" / "a-0", 6, batch(6), behind)
+    (tmp_path / "logs" / file).write_text(f"0\n1\n{lines}\n")
+    lake = str(tmp_path / "lake")
+    assert decode_batches.main(["--source", str(tmp_path / "logs"), "--lake", lake]) == 0
+    found, unsearched = rows(lake=lake, key="none")
+    assert not found
+    assert [name for name, _ in unsearched] == ([f"a-0: {first}"] if first else [])

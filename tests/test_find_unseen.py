@@ -147,3 +147,39 @@ def test_more_witnesses_do_not_hide_a_match(tmp_path: Path, capfd: pytest.Captur
     assert find.main([str(tmp_path), "--key", "k1", "--count", "--cores", "1"]) == 0
     printed = capfd.readouterr()
     assert (printed.out, "offsets 12 to 14" in printed.err) == ("4\n", True)
+
+
+@pytest.mark.parametrize(
+    ("tail", "arguments", "expected", "said"),
+    [
+        (
+            batch(3)[:-3],
+            "--key none",
+            5,
+            "offsets 3 to 5 could not be searched: the last batch is incomplete",
+        ),
+        (batch(3)[:40], "--key none", 5, "offsets 3 to the end could not be searched: the last batch is"),
+        (batch(3)[:-3], "--value-contains v4", 5, "; its bytes hold what is looked for, at byte 174 of 000"),
+        (
+            bytes(512),
+            "--key none",
+            5,
+            "offsets 3 to the end could not be searched: the last segment ends in z",
+        ),
+        (bytes(512), "--key none --offset 0:3", 4, "not found; 1 segment searched"),
+        (batch(3)[:-3], "--key none --offset 6:", 4, "not found; 1 segment searched"),
+    ],
+)
+def test_a_tail_may_hold_what_is_not_found(
+    tail: bytes,
+    arguments: str,
+    expected: int,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    put(tmp_path / "a-0", 0, batch(0), tail)
+    assert find.main([str(tmp_path), "--cores", "1", *arguments.split()]) == expected
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert said in printed.err

@@ -290,16 +290,15 @@ class LakeSearch(Searching):
             if missing.cause == SEGMENT:
                 last.unknown_until(missing.last)
         if log.left_out:
-            (until,) = self._database.execute(_LEFT_OUT_UNTIL, log.place).fetchall()[0]
-            last.unknown_until(until)
+            last.unknown_until(self._database.execute(_LEFT_OUT_UNTIL, log.place).fetchall()[0][0])
         return last
 
     def _note_unsearched(self, log: LakeLog) -> None:
         self._note_damages(log, self._damages(log))
         self._note_unseen(log, self._missing[log.partition_dir])
-        for tail, size, end, batches in self._rows_of(_TAILS, log):
-            if one := of_tail(tail, size, None, end, batches > 0):
-                self._note_unseen(log, [one])
+        tails = self._rows_of(_TAILS, log)
+        unseen = (of_tail(tail, size, None, end, batches > 0) for tail, size, end, batches in tails)
+        self._note_unseen(log, filter(None, unseen))
         if log.left_out:
             segments = counted_noun(log.left_out, "segment")
             why = f"records of {segments} were left out when it was decoded"

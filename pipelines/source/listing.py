@@ -99,7 +99,7 @@ class Listing:
     passed_over: what a broker left behind, of topics that are requested.
     checkpoints, witnesses: what the broker noted of the logs, above their folders and in them; of local
     folders alone.
-    starts: folder -> where its log begins for consumers, of logs that no broker wrote as they are here.
+    starts: folder -> where its log begins for consumers, as far as ``log_starts`` has read or was told it.
     """
 
     segments: pa.Table = field(default_factory=LISTING_SCHEMA.empty_table)
@@ -149,19 +149,18 @@ class Listing:
         return noted
 
     def log_starts(self) -> dict[str, LogStart]:
-        """Returns by folder where the logs of local folders begin for consumers."""
-        first = self.segments.group_by("partition_dir", use_threads=False).aggregate(
-            [(name, "first") for name in ("topic", "partition", "segment")]
-        )
-        found, listed = dict(self.starts), set(first.column("partition_dir").to_pylist())
+        """Returns by folder where the logs of local folders begin for consumers; reads it once."""
+        columns = [(name, "first") for name in ("topic", "partition", "segment")]
+        first = self.segments.group_by("partition_dir", use_threads=False).aggregate(columns)
+        listed = set(first.column("partition_dir").to_pylist())
         for row in first.to_pylist():
             folder = row["partition_dir"]
             path = local_path(row["segment_first"])
-            if path is not None and folder not in self.partial and folder not in found:
+            if path is not None and folder not in self.partial and folder not in self.starts:
                 place = row["topic_first"], row["partition_first"]
                 noted = self.checkpoints.noted_start(folder, *place) if is_noted(folder, listed) else None
-                found[folder] = log_start_from(path, noted)
-        return found
+                self.starts[folder] = log_start_from(path, noted)
+        return self.starts
 
     def note(self, folder: str, done: Completed) -> None:
         """Notes what swap files did to the segments of a folder, by its URI."""
