@@ -29,7 +29,7 @@ SAMPLES := v0-codec-* v1-codec-* v2-codec-* mixed-magic v2-txn-* v2-compacted v2
 DAMAGED := bitflip-* trunc-mid-* header-count-huge-* magic-3-* random-bytes-* zstd-corrupt-middle-*
 SOURCES := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAGED),--source '$(CORPUS)/hostile/$(s)')
 
-.PHONY: help setup run spark check test test-plain test-all test-bounds fuzz soak sql report report-check notebooks bench bench-full package audit lint fmt clean lock
+.PHONY: help setup run spark check test test-plain test-all test-bounds fuzz soak sql report report-check notebooks bench bench-full package wheel audit lint fmt clean lock
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +106,9 @@ bench-full: setup  ## the same over larger segments
 
 package: setup  ## dist/: the wheel, a zip and an environment for the executors of a cluster
 	@$(PY) -m tools.package
+
+wheel: setup  ## dist/: the wheel alone
+	@$(PY) -m tools.package wheel
 
 audit: setup  ## known vulnerabilities of what the lock file names
 	@$(PY) -m tools.audit

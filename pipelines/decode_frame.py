@@ -16,6 +16,7 @@ from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.command.values import byte_count, nearest
 from pipelines.data_source.options import requested_names
+from pipelines.source.hadoop import canonical_path
 from pipelines.source.naming import LEFT_FOLDER, PARTITION_FOLDER
 from udfs.format.schema import Column
 from udfs.spark.protocol import FrameRead, StageOptions, frame_stage
@@ -225,7 +226,7 @@ def _by_path() -> dict[str, SparkColumn]:
     """Topic, partition and segment by the path of a file; null where its folder is no partition's."""
     folder = F.try_element_at(F.split(_PATH, "/"), F.lit(-2))
     pattern = rf"\A{PARTITION_FOLDER.pattern}\z"
-    segment = F.regexp_replace(_PATH, r"\Afile:/+", "file:///")
+    segment = canonical_path(F.col(_PATH))
     return {
         "topic": F.nullif(F.regexp_extract(folder, pattern, 1), F.lit("")),
         "partition": F.regexp_extract(folder, pattern, 2).try_cast("int"),

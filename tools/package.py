@@ -1,4 +1,4 @@
-"""What users and clusters install of this project, in ``dist/``: called by ``make package``.
+"""What users and clusters install of this project, in ``dist/``: called by ``make package``, ``make wheel``.
 
 The wheel, with the kernels compiled for levels of x86-64; the same as a zip for ``--py-files``; and
 ``environment.tar.gz`` for ``--archives``, with what an executor needs: this Python, the packages that
@@ -19,7 +19,7 @@ import sysconfig
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -47,11 +47,10 @@ LD_LIBRARY_PATH="$here/../lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}" exec "$her
 """
 
 
-def main() -> None:
-    """Makes the three files, and prints their sizes."""
-    folder = ROOT / "dist"
-    wheel = make_wheel(folder)
-    for path in (wheel, make_zip(wheel), make_archive(wheel)):
+def main(only: Sequence[str] = ()) -> None:
+    """Makes the three files, or the wheel alone where ``only`` is ``["wheel"]``, and prints their sizes."""
+    wheel = make_wheel(ROOT / "dist")
+    for path in [wheel] if [*only] == ["wheel"] else [wheel, make_zip(wheel), make_archive(wheel)]:
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1e6:.1f} MB")
 
 
@@ -189,4 +188,4 @@ def _packed(environment: Path, archive: Path) -> Path:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -22,9 +22,9 @@ from pyspark.sql.readwriter import DataFrameReader
 from pipelines.command.driver import driver_of
 from pipelines.command.errors import UserError
 from pipelines.plan.slices import Segment, Slice, pack, to_arrow
-from pipelines.source.hadoop import exists, open_to_spark
+from pipelines.source.hadoop import canonical_path, exists, open_to_spark
 from pipelines.source.uris import escape
-from udfs.source.store import worker_opens
+from udfs.source.store import spark_uri, worker_opens
 from udfs.spark.lines import SEPARATOR, join_lines
 from udfs.spark.protocol import SLICE_DDL, SLICE_SCHEMA
 
@@ -102,7 +102,9 @@ class FileRows:
         uris = list(dict.fromkeys(one.segment.uri for one in slices))
         while uris:
             try:
-                files = reader.option("ignoreMissingFiles", "true").load([escape(uri) for uri in uris])
+                files = reader.option("ignoreMissingFiles", "true").load(
+                    [escape(spark_uri(uri)) for uri in uris]
+                )
                 _ = files.schema  # Spark Connect says now, and not later, what is wrong
                 return files
             except AnalysisException as error:
@@ -159,7 +161,7 @@ def distributed(rows: DataFrame, tasks: int) -> DataFrame:
 
 def _read_file() -> Column:
     """The path of a row of binaryFile as a canonical URI."""
-    return F.regexp_replace("path", r"\Afile:/+", "file:///").alias("read_file")
+    return canonical_path(F.col("path")).alias("read_file")
 
 
 def _is_its_file() -> Column:

@@ -17,7 +17,7 @@ from pipelines.command.errors import UserError, one_line
 from pipelines.command.terminal import printable
 from pipelines.command.values import is_utf8
 from pipelines.source.delta import open_table
-from pipelines.source.uris import local_path
+from pipelines.source.uris import local_path, missing_mount
 from udfs.format.recovery_tables import HEALED_BATCHES
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import SEGMENTS, TABLES, Table
@@ -39,6 +39,8 @@ def lake_address(lake: str, default_scheme: str = "file") -> str:
     if not is_utf8(lake):
         raise UserError(f"--lake: {printable(lake)} is not UTF-8, as the names of files in a lake are")
     address = local_path(lake, default_scheme) or canonical(lake)
+    if problem := missing_mount(address):
+        raise UserError(f"--lake: there is no {address}: {problem}")
     if is_object_store(address) and not address.partition("://")[2].partition("/")[0]:
         raise UserError(f"--lake: {lake} names no bucket")
     return address.rstrip("/") or "/"

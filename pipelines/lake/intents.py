@@ -147,6 +147,7 @@ class Intents:
         except OSError as error:
             raise unwritable(f"the lake {self._lake}", error) from error
         try:
+            self._check_hard_links()
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -154,6 +155,30 @@ class Intents:
             yield
         finally:
             os.close(descriptor)
+
+    def _check_hard_links(self) -> None:
+        """Raises a UserError for a local lake without hard links: by one deltalake makes each commit.
+
+        What else it could do there lets a commit overwrite that of another writer. Leaves nothing of a lake
+        that was just being made.
+        """
+        lock = f"{self._folder}/lock"
+        other = f"{lock}.{os.urandom(4).hex()}"
+        try:
+            os.link(lock, other)
+            os.remove(other)
+        except OSError as error:
+            with suppress(OSError):
+                if os.listdir(self._folder) == ["lock"]:
+                    os.remove(lock)
+                    os.rmdir(self._folder)
+                    os.rmdir(self._base)
+            raise UserError(
+                f"the lake {self._lake} can't be written: {error.strerror}: commits need hard links, to keep "
+                "other writers off, and a FUSE mount has none, as /Volumes and /dbfs of Databricks: name "
+                "a lake in the bucket itself (s3://, abfss://, gs://), or use --sink catalog with "
+                "--lake CATALOG.SCHEMA"
+            ) from None
 
     def pending(self) -> list[Intent]:
         """Intents of runs that were killed, oldest first for each app."""

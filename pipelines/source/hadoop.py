@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.command.driver import driver_of, spark_errors
@@ -15,7 +15,7 @@ from pipelines.command.on_demand import SparkOnDemand
 from pipelines.source.naming import SEGMENT_SUFFIX
 from pipelines.source.stores import FILES_SCHEMA, files_table
 from pipelines.source.uris import escape
-from udfs.source.store import hadoop_options
+from udfs.source.store import MOUNTS, hadoop_options, spark_uri
 
 _S3_CLASS = "fs.s3.impl"
 _REGION = "fs.s3a.endpoint.region"
@@ -31,11 +31,12 @@ def job_scheme(on_demand: SparkOnDemand) -> str:
 def default_scheme(spark: SparkSession) -> str:
     """The URI scheme of a path without one: ``file``, unless Hadoop's ``fs.defaultFS`` says otherwise."""
     if driver_of(spark).has_jvm:
-        return str(_hadoop(spark).fs.FileSystem.getDefaultUri(_configuration(spark)).getScheme())
-    (row,) = spark.sql("SET fs.defaultFS").collect()
-    scheme, colon, _ = row["value"].partition(":")
-    # Databricks opens a path below /Volumes as a local one, whatever its default
-    return scheme if colon and scheme != "dbfs" else "file"
+        scheme = str(_hadoop(spark).fs.FileSystem.getDefaultUri(_configuration(spark)).getScheme())
+    else:
+        (row,) = spark.sql("SET fs.defaultFS").collect()
+        scheme = row["value"].partition(":")[0] if ":" in row["value"] else "file"
+    # On Databricks Python opens a path as a local one: below /Volumes and /dbfs it is the same file
+    return "file" if scheme == "dbfs" else scheme
 
 
 def open_to_spark(spark: SparkSession, uri: str) -> None:
@@ -141,8 +142,16 @@ def _glob(spark: SparkSession, pattern: str) -> Any:
     return path.getFileSystem(_configuration(spark)).globStatus(path) or ()
 
 
+def canonical_path(path: Column) -> Column:
+    """Returns the canonical URI of a file by the path that Spark gives it."""
+    for ours, of_spark in {"file:///": "file:/", **MOUNTS}.items():
+        path = F.regexp_replace(path, rf"\A{of_spark}/*", ours)
+    return path
+
+
 def exists(spark: SparkSession, uri: str) -> bool:
-    """Whether a file or folder exists."""
+    """Whether a file or folder exists, by its canonical URI."""
+    uri = spark_uri(uri)
     if not driver_of(spark).has_jvm:
         try:
             _ = spark.read.format("binaryFile").load(escape(uri)).schema

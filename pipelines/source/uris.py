@@ -19,6 +19,8 @@ from udfs.source.foreign import name_kind
 
 GLOB_CHARACTERS = "{}[]*?\\"
 _NO_GLOB_NEEDED = str.maketrans({c: "\\" + c for c in GLOB_CHARACTERS + ","})
+# Where Databricks mounts its own file systems for Python; Spark's JVM opens them by dbfs:/
+VOLUMES, DBFS = "/Volumes", "/dbfs"
 _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
 
 
@@ -92,9 +94,31 @@ def local_path(source: str, default_scheme: str = "file") -> str | None:
     scheme, colon, rest = source.partition(":")
     if colon and scheme.lower() == "file" and rest.startswith("/"):
         return "/" + rest.lstrip("/")
+    if colon and scheme.lower() == "dbfs" and rest.startswith("/"):
+        return mounted("/" + rest.lstrip("/"))
     if colon and rest.startswith("//"):
         return None
     return os.path.abspath(source) if default_scheme == "file" else None
+
+
+def mounted(path: str) -> str:
+    """Returns where Databricks mounts a path of a ``dbfs:`` URI: Volumes have their own mount."""
+    return path if path.startswith(f"{VOLUMES}/") else DBFS + path
+
+
+def missing_mount(path: str) -> str:
+    """Returns what to use instead of a path below a mount of Databricks that is not here; "" elsewhere."""
+    if path.startswith(f"{DBFS}/") and not os.path.isdir(DBFS):
+        return (
+            f"this computer has no mount {DBFS}, nor has Databricks' serverless compute: copy the files into "
+            f"a Volume, and name {VOLUMES}/<catalog>/<schema>/<volume>/..."
+        )
+    if path.startswith(f"{VOLUMES}/") and not os.path.isdir(VOLUMES):
+        return (
+            f"{VOLUMES} is mounted on Databricks' compute alone: run the command there, or name the Volume's "
+            "folder in its bucket, such as s3://..."
+        )
+    return ""
 
 
 def canonical(path: str) -> str:
@@ -106,8 +130,12 @@ def _expanded(path: str) -> list[str]:
     """The path if it exists, else the paths that it matches as a glob."""
     if os.path.lexists(path):
         return [path]
+    if problem := missing_mount(path):
+        raise UserError(f"no such path: {path}: {problem}")
     if not any(c in path for c in GLOB_CHARACTERS):
         rule = "; the NAME of NAME=PATH has letters, digits, '.', '_' and '-' alone" if "=" in path else ""
+        if os.path.lexists(mounted(path)):
+            rule = f"; on DBFS there is dbfs:{path}"
         raise UserError(f"no such path: {path}{rule}")
     from wcmatch import glob  # few sources are patterns
 

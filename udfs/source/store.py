@@ -25,6 +25,8 @@ _OF_SESSION: dict[str, str] = {}
 # URI schemes of object stores, where nothing is renamed and a file appears when it is closed
 _OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "abfss")
 _OF_PYARROW = (*_OBJECT_STORES, "file", "hdfs", "viewfs")
+# Mounts of Databricks -> the same for Spark; Volumes first, as they are below the other's
+MOUNTS = {"file:///Volumes/": "dbfs:/Volumes/", "file:///dbfs/": "dbfs:/"}
 _SDK = "software.amazon.awssdk"
 _ATTEMPTS = 10  # the last waits half a minute in all
 _CONNECT_SECONDS = 10.0
@@ -81,6 +83,14 @@ def is_s3(uri: str) -> bool:
 def worker_opens(uri: str) -> bool:
     """Whether a worker can open a canonical URI itself; Spark reads all others."""
     return scheme_of(uri) in _OF_PYARROW
+
+
+def spark_uri(uri: str) -> str:
+    """Returns how Spark's JVM names a canonical URI: it does not see what Databricks mounts for Python."""
+    mount = next((one for one in MOUNTS if uri.startswith(one)), None)
+    if mount is None or "DATABRICKS_RUNTIME_VERSION" not in os.environ:
+        return uri
+    return MOUNTS[mount] + uri.removeprefix(mount)
 
 
 def open_store(uri: str) -> tuple[Any, str]:
