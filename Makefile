@@ -123,7 +123,7 @@ fmt: setup  ## formats what ruff can
 	@$(VENV)/bin/ruff format .
 
 lock: setup  ## makes requirements.lock from pyproject.toml again, with the newest versions it allows
-	@$(VENV)/bin/uv pip compile pyproject.toml --extra spark --extra connect --extra report --extra notebooks --extra typed --extra lineage --extra browse --group dev --universal --generate-hashes --no-annotate \
+	@$(VENV)/bin/uv pip compile pyproject.toml --extra spark --extra connect --extra report --extra notebooks --extra typed --extra lineage --extra fsspec --extra browse --group dev --universal --generate-hashes --no-annotate \
 	    --upgrade --custom-compile-command 'make lock' --quiet --output-file requirements.lock
 
 clean:  ## removes the sample lake, its report, caches and build output; keeps .venv

@@ -1,15 +1,20 @@
-"""Hadoop's settings with which Spark opens buckets of S3."""
+"""Hadoop's settings with which Spark opens buckets of S3; HDFS where Java alone opens it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
+from pipelines import decode_batches, ingest_raw
+from pipelines.command.settings import Settings
 from pipelines.source import hadoop
+from tests.support.logs import rows, two_topics
+from udfs.source import store
 from udfs.source.store import S3_VARIABLES, hadoop_options
 
 REGIONS = {"bucket-of-logs": "eu-central-1", "bucket-of-lakes": "us-west-2"}
@@ -63,3 +68,44 @@ def test_a_session_with_a_client_of_its_own_is_left_as_it_is(spark: SparkSession
     hadoop.open_to_spark(spark, "s3://bucket-of-logs/kafka")
     assert settings.get("fs.s3.impl") == "com.amazon.ws.emr.hadoop.fs.EmrFileSystem"
     assert region(settings, "bucket-of-logs") is None
+
+
+@pytest.fixture
+def namenode(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    """The URI of logs in Hadoop's file system ``hdfs``, which is a view of a local folder here."""
+    context: Any = spark.sparkContext
+    configuration = context._jsc.hadoopConfiguration()
+    given = {
+        "fs.hdfs.impl": "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme",
+        "fs.viewfs.overload.scheme.target.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+        "fs.viewfs.mounttable.namenode.link./kafka": f"file://{two_topics(tmp_path / 'logs')}",
+    }
+    for name, value in given.items():
+        configuration.set(name, value)
+    yield "hdfs://namenode/kafka"
+    for name in given:
+        configuration.unset(name)
+
+
+@pytest.mark.parametrize("has_library", [False, True])
+def test_hdfs_is_read_by_spark_where_hadoop_s_library_in_c_is_missing(
+    spark: SparkSession, namenode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_library: bool
+) -> None:
+    home = tmp_path / "hadoop"
+    (home / "lib" / "native").mkdir(parents=True)
+    if has_library:
+        (home / "lib" / "native" / "libhdfs.so").touch()
+    monkeypatch.setenv("HADOOP_HOME", str(home))
+    monkeypatch.delenv("ARROW_LIBHDFS_DIR", raising=False)
+    store._has_libhdfs.cache_clear()
+    assert store.worker_opens(namenode) == has_library
+    if not has_library:
+        for name, most in (("whole", 1 << 20), ("in lines", 100)):
+            settings = Settings(lake=(lake := str(tmp_path / name)), source=(namenode,), max_content=most)
+            assert ingest_raw.run(spark, settings).warnings == []
+            landed = {r["segment"].removeprefix(namenode): r["content"] for r in rows(lake, "raw_segments")}
+            logs = tmp_path / "logs"
+            assert landed == {f"/{p.relative_to(logs)}": p.read_bytes() for p in logs.rglob("*.log")}
+            done = decode_batches.run(spark, settings)
+            assert (done.records, done.warnings) == (126, [])
+    store._has_libhdfs.cache_clear()

@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from pipelines.command.errors import UserError
 from pipelines.command.executors import is_local
 from udfs.package_files import package_files
-from udfs.source.store import s3_variables, use_settings_of
+from udfs.source.store import store_variables, use_settings_of
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Driver:
         """
         self.use_settings()
         environment = self._context.environment
-        environment.update(s3_variables())
+        environment.update(store_variables())
         root = Path(__file__).resolve().parent.parent.parent
         folders = environment.get("PYTHONPATH", "").split(os.pathsep)
         if is_local(self.spark) and root.is_dir() and str(root) not in folders:

@@ -15,7 +15,7 @@ from pipelines.source import hadoop, stores
 from pipelines.source.uris import local_path
 from udfs.source import fingerprint
 from udfs.source.fingerprint import CHECKED_DDL, Marks
-from udfs.source.store import is_object_store, worker_opens
+from udfs.source.store import is_object_store, is_of_fsspec, worker_opens
 
 _SAME_MOMENT_US = 60_000_000  # clocks of store and driver may differ by this much
 _CHECKED_HERE = 4096  # files that threads of this process check
@@ -26,11 +26,13 @@ def are_same_objects(seen: pa.Table, was: pa.Table) -> np.ndarray:
     """bool[n]: segments that are objects which were not written again since they were decoded.
 
     A store says when an object was written, and nobody can set that time, unlike a file's. It may tell whole
-    seconds alone: of an object that was decoded right after it was written this is not known.
+    seconds alone: of an object that was decoded right after it was written this is not known. Nor of what
+    fsspec opens, where a time may be that of another file, or none.
     seen: rows of the listing. was: those of the ledger, in the same order.
     """
     folders = was.column("partition_dir")
-    stores = [uri for uri in pc.unique(folders).to_pylist() if is_object_store(uri)]
+    found = pc.unique(folders).to_pylist()
+    stores = [uri for uri in found if is_object_store(uri) and not is_of_fsspec(uri)]
     of_stores = pc.is_in(folders, pa.array(stores, pa.string())).to_numpy()
     is_old = pc.less(pc.add(was.column("modified"), _SAME_MOMENT_US), was.column("decoded_at"))
     return of_stores & is_old.to_numpy() & are_untouched(seen, was)

@@ -18,11 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.command.driver import driver_of
+from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.settings import CATALOG, Settings
 from pipelines.execute.file_rows import FileRows, distributed, planned
 from pipelines.plan.slices import LITTLE, Segment, Slice, make_slices, pack, to_arrow, whole
-from udfs.source.store import worker_opens
+from udfs.source.store import is_of_fsspec, worker_opens
 from udfs.spark.protocol import REPORT_DDL, Stage, StageName, StageOptions, stage
 
 DIRECT, BINARY, RAW = "direct", "binary", "raw"
@@ -143,10 +144,15 @@ def _is_opened(segment: Segment) -> bool:
 def choose_mode(settings: Settings, uris: Sequence[str]) -> str:
     """DIRECT, BINARY or RAW for a run over these segments.
 
-    Landed bytes are in files that workers can read, but for those of a table that a catalog manages.
+    Landed bytes are in files that workers can read, but for those of a table that a catalog manages. Raises
+    a UserError where Spark is to read what it does not open.
     """
     if settings.from_raw:
         return RAW if settings.sink == CATALOG else DIRECT
+    if settings.read == BINARY:
+        refused = next(filter(is_of_fsspec, uris), None)
+        if refused is not None:
+            raise UserError(f"--read binary: Spark does not open {refused}, fsspec does: leave --read away")
     if settings.read != "auto":
         return settings.read
     return DIRECT if all(map(worker_opens, uris)) else BINARY

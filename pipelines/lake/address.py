@@ -21,7 +21,7 @@ from pipelines.source.uris import local_path, missing_mount
 from udfs.format.recovery_tables import HEALED_BATCHES
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import SEGMENTS, TABLES, Table
-from udfs.source.store import canonical, is_object_store, is_s3
+from udfs.source.store import canonical, is_object_store, is_of_fsspec, is_s3
 
 # A property of every table; the columns differ between versions
 SCHEMA_VERSION = 4
@@ -43,6 +43,8 @@ def lake_address(lake: str, default_scheme: str = "file") -> str:
         raise UserError(f"--lake: there is no {address}: {problem}")
     if is_object_store(address) and not address.partition("://")[2].partition("/")[0]:
         raise UserError(f"--lake: {lake} names no bucket")
+    if is_of_fsspec(address):
+        raise UserError(f"--lake: {lake} is opened by fsspec, which here reads sources alone")
     return address.rstrip("/") or "/"
 
 

@@ -15,7 +15,7 @@ from pipelines.command.on_demand import SparkOnDemand
 from pipelines.source.naming import SEGMENT_SUFFIX
 from pipelines.source.stores import FILES_SCHEMA, files_table
 from pipelines.source.uris import escape
-from udfs.source.store import MOUNTS, hadoop_options, spark_uri
+from udfs.source.store import MOUNTS, hadoop_options, missing_package, spark_uri
 
 _S3_CLASS = "fs.s3.impl"
 _REGION = "fs.s3a.endpoint.region"
@@ -128,7 +128,7 @@ def _folders(spark: SparkSession, uri: str) -> tuple[list[str], set[str]]:
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"{uri} can't be opened: {one_line(error)}") from error
+        raise UserError(f"{uri} can't be opened: {one_line(error)}{missing_package(uri)}") from error
 
 
 def _glob(spark: SparkSession, pattern: str) -> Any:

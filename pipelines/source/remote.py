@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.command.errors import UserError
 from pipelines.source.naming import CLEANED_SUFFIX, DELETED_SUFFIX, File, Folder
-from udfs.source.store import is_object_store
+from udfs.source.store import is_object_store, missing_package
 
 if TYPE_CHECKING:
     from pipelines.command.on_demand import SparkOnDemand
@@ -25,7 +25,10 @@ def remote_folders(
 
             files, named = stores.list_files(uri, suffixes)
         elif on_demand is None:
-            raise UserError(f"{uri} can't be listed without Spark: name a local folder or an object store")
+            raise UserError(
+                f"{uri} can't be listed without Spark: name a local folder or an object store"
+                f"{missing_package(uri)}"
+            )
         else:
             from pipelines.source import hadoop  # imports Spark
 

@@ -13,7 +13,7 @@ HOUR = 3_600_000
 NOW = 1_700_000_000_000
 
 
-def found(logs: Path, **settings: Any) -> Findings:
+def found(logs: Path | str, **settings: Any) -> Findings:
     return scan(Settings(source=(str(logs),), **{"cores": 1, **settings}))
 
 

@@ -4,6 +4,8 @@ Workers and driver list, read and write through pyarrow, the driver commits thro
 through Hadoop. On S3 all of them take endpoint, region and credentials from the AWS_* variables of the
 environment, and where it has none from the configuration of the Spark session (``use_settings_of``): this
 module says to each what it does not find there itself. ``s3a://`` is ``s3://``.
+
+Sources may be in other stores too, which fsspec opens where its package of the protocol is installed.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ S3_VARIABLES = (*_ENDPOINTS, *_REGIONS, *_CREDENTIALS)
 _OF_SESSION: dict[str, str] = {}
 # URI schemes of object stores, where nothing is renamed and a file appears when it is closed
 _OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "abfss")
-_OF_PYARROW = (*_OBJECT_STORES, "file", "hdfs", "viewfs")
+_OF_HADOOP = ("hdfs", "viewfs")  # pyarrow opens them by Hadoop's library in C
+_OF_PYARROW = (*_OBJECT_STORES, "file", *_OF_HADOOP)
 # Mounts of Databricks -> the same for Spark; Volumes first, as they are below the other's
 MOUNTS = {"file:///Volumes/": "dbfs:/Volumes/", "file:///dbfs/": "dbfs:/"}
 _SDK = "software.amazon.awssdk"
@@ -51,9 +54,10 @@ def use_settings_of(hadoop: Callable[[str], str | None]) -> None:
         _OF_SESSION[_REGIONS[0]] = region
 
 
-def s3_variables() -> dict[str, str]:
-    """The variables with which another process opens S3 as this one does."""
-    return _OF_SESSION | {name: os.environ[name] for name in S3_VARIABLES if name in os.environ}
+def store_variables() -> dict[str, str]:
+    """The variables with which another process opens S3, and what fsspec opens, as this one does."""
+    of_s3 = {name: os.environ[name] for name in S3_VARIABLES if name in os.environ}
+    return _OF_SESSION | of_s3 | {k: v for k, v in os.environ.items() if k.startswith("FSSPEC_")}
 
 
 def scheme_of(uri: str) -> str:
@@ -72,8 +76,8 @@ def canonical(uri: str) -> str:
 
 
 def is_object_store(uri: str) -> bool:
-    """Whether a canonical URI is of an object store."""
-    return scheme_of(uri) in _OBJECT_STORES
+    """Whether a canonical URI is of an object store, or of another one that is listed and read alike."""
+    return scheme_of(uri) in _OBJECT_STORES or is_of_fsspec(uri)
 
 
 def is_s3(uri: str) -> bool:
@@ -82,7 +86,45 @@ def is_s3(uri: str) -> bool:
 
 def worker_opens(uri: str) -> bool:
     """Whether a worker can open a canonical URI itself; Spark reads all others."""
-    return scheme_of(uri) in _OF_PYARROW
+    scheme = scheme_of(uri)
+    return _has_libhdfs() if scheme in _OF_HADOOP else scheme in _OF_PYARROW or is_of_fsspec(uri)
+
+
+def is_of_fsspec(uri: str) -> bool:
+    """Whether fsspec opens a canonical URI: pyarrow does not know its scheme, its package is installed."""
+    return _why_not_fsspec(scheme_of(uri)) is None
+
+
+def missing_package(uri: str) -> str:
+    """What to install so that fsspec opens a canonical URI, behind a semicolon; empty if nothing is known."""
+    why_not = _why_not_fsspec(scheme_of(uri))
+    return f"; {why_not}" if why_not else ""
+
+
+@cache
+def _why_not_fsspec(scheme: str) -> str | None:
+    """Why fsspec does not open a scheme: what to install, or empty. None where it does."""
+    if scheme in _OF_PYARROW:
+        return ""
+    try:
+        from fsspec.registry import get_filesystem_class
+    except ModuleNotFoundError:
+        return f"fsspec may know {scheme}://: install kafka-log-lake[fsspec] and the package of this protocol"
+    try:
+        get_filesystem_class(scheme)
+    except ImportError as error:
+        return reason_of(error)
+    except ValueError:
+        return ""
+    return None
+
+
+@cache
+def _has_libhdfs() -> bool:
+    """Whether this machine has Hadoop's library in C, by which pyarrow opens HDFS, where pyarrow looks."""
+    home = os.environ.get("HADOOP_HOME")
+    folders = (os.environ.get("ARROW_LIBHDFS_DIR"), home and f"{home}/lib/native")
+    return any(os.path.exists(f"{folder}/libhdfs.so") for folder in folders if folder)
 
 
 def spark_uri(uri: str) -> str:
@@ -107,6 +149,10 @@ def open_store(uri: str) -> tuple[Any, str]:
         # One a process: a forked one must not use the connections of its parent
         own = tuple(_OF_SESSION.get(name) for name in _CREDENTIALS)
         return _s3(os.getpid(), _endpoint(), _region(uri), own), uri.removeprefix("s3://").rstrip("/")
+    if is_of_fsspec(uri):
+        from udfs.source.protocols import open_protocol
+
+        return open_protocol(uri)
     return fs.FileSystem.from_uri(uri)
 
 
