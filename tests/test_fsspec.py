@@ -22,6 +22,7 @@ from tests.support import as_command
 from tests.support.logs import batch, batches, contents, put, rows, two_topics
 from tests.support.scanned import found
 from tests.support.web_server import serving
+from udfs import read_segment
 from udfs.source import store
 from udfs.source.object_source import BLOCK_BYTES, ObjectSource
 
@@ -87,6 +88,20 @@ def test_scan_and_find_read_what_a_web_server_has(url: str) -> None:
     matches = kafka_log_lake.find(url, key="k1", offset="31", on_unsearched=unsearched.append)
     (row,) = [row for part in matches for row in part.to_pylist()]
     assert (row["topic"], row["value"], len(unsearched)) == ("a", b"v31", 1)
+
+
+def test_a_segment_is_decoded_by_its_url(url: str, logs: Path) -> None:
+    name = f"a-0/{30:020d}.log"
+    remote, local = read_segment(f"{url}/{name}"), read_segment(logs / name)
+    assert remote.drop(["segment"]) == local.drop(["segment"])
+    assert remote.column("segment").unique().to_pylist() == [f"{url}/{name}"]
+    assert read_segment(f"file://{logs}/{name}") == local
+    with pytest.raises(FileNotFoundError, match=r"/a-0/1\.log: it is gone$"):
+        read_segment(f"{url}/a-0/1.log")
+    with pytest.raises(ValueError, match=r"^committed=True needs the folder of a local file: "):
+        read_segment(f"{url}/{name}", committed=True)
+    with pytest.raises(OSError, match=r"sftp://host/1\.log: it can't be opened: .* requires \"paramiko\""):
+        read_segment("sftp://host/1.log")
 
 
 def test_globs_and_single_files_of_a_web_server(url: str) -> None:

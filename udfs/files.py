@@ -8,7 +8,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from typing import Literal, SupportsIndex
+from typing import TYPE_CHECKING, Literal, SupportsIndex
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,12 @@ from udfs.decoded import Damage, Range
 from udfs.format.schema import HEADER_TYPE, RECORDS
 from udfs.kernels.record_columns import NAMES
 from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES, SegmentDecoder
-from udfs.source.byte_source import FileSource
+from udfs.source.byte_source import FileSource, SourceChanged, SourceUnreadable, local_path
 from udfs.source.regular_file import opened_regular
+from udfs.source.store import canonical
+
+if TYPE_CHECKING:
+    from udfs.source.object_source import ObjectSource
 
 _SEGMENT = re.compile(r"[0-9]{20}\.log")
 _OURS = ("udfs", "pipelines", "kafka_log_lake")
@@ -57,6 +61,7 @@ def decode_segment(
 ) -> Iterator[pa.RecordBatch]:
     """Decode one segment file: the columns of ``records`` that the file alone knows, without Spark.
 
+    path: of a local file, or the URI of one in a store that pyarrow or fsspec opens.
     start: byte where a batch begins. window_bytes: read at a time. columns: names of those that are wanted,
     which come in the table's order; the others are not built. None: all. committed: whether to give only what
     a READ_COMMITTED consumer gets of the log in the file's folder, from its log start on: its other segments
@@ -64,8 +69,8 @@ def decode_segment(
     on_damage: "warn" issues a DamageWarning for each damaged range, "raise" raises a DamageError at the
     first, "ignore" says nothing; a callable gets each Damage. Yields record batches in the order of the log,
     a single one without rows if there is no record. Raises TypeError for a path that is not a str or PathLike
-    and for a number that is not an int, FileNotFoundError, IsADirectoryError, PermissionError, and ValueError
-    for another on_damage or column, for no column, for a start outside of the file or limits below 1, and for
+    and for a number that is not an int, FileNotFoundError, IsADirectoryError, PermissionError, OSError for
+    a store that can't be opened, and ValueError for another on_damage or column, for no column, for a start outside of the file or limits below 1, and for
     a file without any batch and without a segment's name, unless on_damage takes care of it.
     """
     check_path(path)
@@ -74,22 +79,16 @@ def decode_segment(
     schema = SCHEMA if columns is None else selected(columns)
     wanted = schema
     if committed:
-        delivery = (
-            committed
-            if isinstance(committed, Delivery)
-            else delivery_of(os.path.dirname(os.path.abspath(path)))
-        )
+        delivery = committed if isinstance(committed, Delivery) else _delivery_beside(os.fspath(path))
         schema = selected({*schema.names, *DECISIVE})
-    with opened_regular(path) as file:
-        length = os.fstat(file).st_size
-    _check_number("start", start, 0, length)
-    _check_number("window_bytes", window_bytes, 1)
-    _check_number("max_batch_uncompressed", max_batch_uncompressed, 1)
-    source = FileSource(os.fspath(path))
-    segment = pa.array(["file://" + os.path.realpath(path)])
+    source, name = _open(os.fspath(path))
     limits = (window_bytes, max_batch_uncompressed)
     rows = batches = 0
     try:
+        length, segment = source.size(), pa.array([name])
+        _check_number("start", start, 0, length)
+        _check_number("window_bytes", window_bytes, 1)
+        _check_number("max_batch_uncompressed", max_batch_uncompressed, 1)
         decoder = SegmentDecoder(
             source,
             Range(length, start, file_base_offset=base_offset_of(os.fspath(path))),
@@ -116,6 +115,31 @@ def decode_segment(
         _refuse_other_file(os.fspath(path), length)
     if not rows:
         yield pa.RecordBatch.from_arrays([pa.array([], each.type) for each in wanted], schema=wanted)
+
+
+def _open(path: str) -> tuple[FileSource | ObjectSource, str]:
+    """A segment by its path or URI, and its canonical URI. Raises an OSError."""
+    uri = canonical(path)
+    local = local_path(uri)
+    if local is not None:
+        with opened_regular(local):  # its errors are those of ``open``
+            return FileSource(local), "file://" + os.path.realpath(local)
+    from udfs.source.object_source import ObjectSource
+
+    try:
+        return ObjectSource(uri), uri
+    except SourceChanged as error:
+        raise FileNotFoundError(f"{path}: {error}") from error
+    except SourceUnreadable as error:
+        raise OSError(f"{path}: {error}") from error
+
+
+def _delivery_beside(path: str) -> Delivery:
+    """What a READ_COMMITTED consumer gets of the log in the folder of a local file."""
+    local = local_path(canonical(path))
+    if local is None:
+        raise ValueError(f"committed=True needs the folder of a local file: give a Delivery for {path}")
+    return delivery_of(os.path.dirname(os.path.abspath(local)))
 
 
 def base_offset_of(path: str) -> int | None:

@@ -149,10 +149,13 @@ def open_store(uri: str) -> tuple[Any, str]:
         # One a process: a forked one must not use the connections of its parent
         own = tuple(_OF_SESSION.get(name) for name in _CREDENTIALS)
         return _s3(os.getpid(), _endpoint(), _region(uri), own), uri.removeprefix("s3://").rstrip("/")
-    if is_of_fsspec(uri):
+    why_not = _why_not_fsspec(scheme_of(uri))
+    if why_not is None:
         from udfs.source.protocols import open_protocol
 
         return open_protocol(uri)
+    if why_not:
+        raise ValueError(why_not)
     return fs.FileSystem.from_uri(uri)
 
 
