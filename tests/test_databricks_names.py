@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -123,6 +125,38 @@ def test_a_lake_where_commits_are_not_safe_is_refused(
     monkeypatch.setattr(os, "link", no_link)
     assert main(decode) == 2
     assert len(rows(str(tmp_path / "lake"), "records")) == 9
+
+
+def test_an_answer_is_whole_where_nothing_can_be_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_rename(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    put(tmp_path / "logs" / "a-0", 0, *batches(0, 3))
+    monkeypatch.setattr(os, "replace", no_rename)
+    output = tmp_path / "found.jsonl"
+    for _ in range(2):  # the second one takes the place of the first
+        assert main(["find", str(tmp_path / "logs"), "--output", str(output), "--format", "json"]) == 0
+    assert len(output.read_text().splitlines()) == 9
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["found.jsonl", "logs"]
+
+
+def test_executors_read_by_the_data_source_without_what_commands_print_with(tmp_path: Path) -> None:
+    """The environment of ``make package`` has no rich."""
+    put(tmp_path / "logs" / "a-0", 0, *batches(0, 3))
+    code = (
+        "import sys; sys.modules['rich'] = None\n"
+        "from pipelines.data_source.source import KafkaLogSource\n"
+        "source = KafkaLogSource({'path': sys.argv[1]})\n"
+        "from pyspark.sql.types import LongType, StructType\n"
+        "assert 'offset' in source.schema()\n"
+        "reader = source.reader(StructType().add('offset', LongType()))\n"
+        "print(sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part)))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "logs")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "9\n", done.stderr
 
 
 @pytest.fixture

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -60,10 +62,24 @@ def replaced_file(path: str, option: str) -> Iterator[BinaryIO]:
             with writing(where):
                 os.fsync(made.fileno())
         with writing(where):
-            os.replace(temporary, place)
+            replace_file(temporary, place)
     finally:
         with suppress(FileNotFoundError):
             os.remove(temporary)
+
+
+def replace_file(made: str | os.PathLike[str], place: str | os.PathLike[str]) -> None:
+    """Moves a file to a place, whose file it replaces. Where nothing can be renamed, the content is copied.
+
+    A FUSE mount over an object store may rename nothing; there a file appears whole when it is closed.
+    """
+    try:
+        os.replace(made, place)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EOPNOTSUPP):
+            raise
+        shutil.copyfile(made, place)
+        os.remove(made)
 
 
 class _Messages(io.FileIO):

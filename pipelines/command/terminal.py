@@ -9,8 +9,6 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from rich.cells import cell_len, set_cell_size
-
 from udfs.words import counted_noun as counted_noun
 
 COMMAND = "kafka-log-lake"
@@ -38,7 +36,11 @@ def time_text(milliseconds: int, timespec: str = "seconds") -> str:
 
 def width_of(text: str) -> int:
     """The columns that a text takes on a terminal: two for CJK and emoji, none for a combining mark."""
-    return len(text) if text.isascii() else cell_len(text)
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # executors, which print nothing, have no rich
+
+    return cell_len(text)
 
 
 def aligned(text: str, width: int, to_right: bool = False) -> str:
@@ -49,7 +51,11 @@ def aligned(text: str, width: int, to_right: bool = False) -> str:
 
 def shortened_to(text: str, width: int) -> str:
     """The text, or its beginning and an ellipsis where it is wider."""
-    return text if width_of(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
+    if width_of(text) <= width:
+        return text
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, width - 1).rstrip() + "…"
 
 
 def room_of_lines(is_full: bool = False) -> int | None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipelines.command.errors import UserError, writing
+from pipelines.command.streams import replace_file
 
 MANIFEST = "MANIFEST.sha256"
 _UNFINISHED = ".kafka-log-lake-unfinished"  # what a run is writing; of one that was killed it is left
@@ -68,7 +69,7 @@ def _replace(folder: Path, made: Path) -> None:
                 (folder / name).parent.rmdir()
     for name in sorted(names):
         (folder / name).parent.mkdir(exist_ok=True)
-        os.replace(made / name, folder / name)
+        replace_file(made / name, folder / name)
     _write_manifest(folder, new)
 
 
@@ -117,4 +118,4 @@ def _write_manifest(folder: Path, listed: Iterable[tuple[str, str]]) -> None:
     text = "".join(f"{digest}  {name}\n" for digest, name in sorted(listed, key=lambda one: one[::-1]))
     unfinished = folder / _UNFINISHED / MANIFEST
     unfinished.write_text(_HEAD + text, encoding="utf-8")
-    os.replace(unfinished, folder / MANIFEST)
+    replace_file(unfinished, folder / MANIFEST)
