@@ -11,7 +11,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.command.driver import driver_of, spark_errors
+from pipelines.command.driver import Driver, driver_of, spark_errors
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.command.values import byte_count, nearest
@@ -19,11 +19,14 @@ from pipelines.data_source.options import requested_names
 from pipelines.source.hadoop import canonical_path
 from pipelines.source.naming import LEFT_FOLDER, PARTITION_FOLDER
 from udfs.format.schema import Column
+from udfs.source.store import canonical, worker_opens
 from udfs.spark.protocol import FrameRead, StageOptions, frame_stage
 
 _WARN, _RAISE, _IGNORE = "warn", "raise", "ignore"
 _ERROR = Column("error", "string", "Of a row that stands for a damaged range: what is wrong; else null")
 _CHUNK_POSITION, _SEGMENT, _PATH = "chunk_position", "segment", "path"  # of raw_segments, and of binaryFile
+_CHUNK = ("content", _SEGMENT, _CHUNK_POSITION)  # the columns of raw_segments that make a chunk
+_OF_LANDED = ("chunk_bytes", "crc32c")  # others, with which what was landed is compared
 _TYPES = {
     "topic": ("string",),
     "partition": ("tinyint", "smallint", "int", "bigint"),
@@ -58,7 +61,8 @@ def decode_frame(
 
     A row is a whole segment, or one record batch or more; each is decoded by itself. With ``position`` it is
     a chunk of a segment: the chunks of one topic, partition and segment are put together by their positions,
-    in whatever order they come; a chunk that comes twice counts once.
+    in whatever order they come; a chunk that comes twice counts once. Chunks of raw_segments are read
+    from its files by the tasks where the frame's plan and the storage allow it; Spark brings all other bytes.
 
     content, topic, partition, position, segment: names of columns, or Columns (``F.lit("orders")``);
     partition may be a number. Where the frame has no such column, topic, partition and segment are taken from
@@ -92,7 +96,11 @@ def decode_frame(
         position = _CHUNK_POSITION
     if segment is None and _SEGMENT in known:
         segment = _SEGMENT
+    driver = driver_of(df.sparkSession)
     rows = _rows(df, known, topic, partition, segment, position, content)
+    is_landed = _is_landed(driver, df, content, segment, position)
+    if is_landed:
+        rows = rows.drop("content").withColumn("file", _canonical(F.input_file_name()))
     read = FrameRead(
         table,
         names,
@@ -104,12 +112,21 @@ def decode_frame(
         segment=_text(segment or _PATH),
         warns=on_damage == _WARN,
         is_chunked=position is not None,
+        is_landed=is_landed,
     )
-    driver_of(df.sparkSession).share_code()
+    driver.share_code()
     if read.is_chunked:
         rows = rows.repartition("topic", "partition", "segment")
     ddl = ", ".join(f"`{column.name}` {column.sql_type}" for column in declared)
     return rows.mapInArrow(frame_stage(read), ddl)
+
+
+def _is_landed(driver: Driver, df: DataFrame, *given: Given | None) -> bool:
+    """Whether workers can read the chunks of a frame where they were landed, in the files of raw_segments."""
+    if not all(isinstance(one, str) for one in given) or given != _CHUNK:
+        return False
+    scheme = driver.scheme_of_files(df, _CHUNK, _OF_LANDED)
+    return scheme is not None and worker_opens(canonical(f"{scheme}://"))
 
 
 def _bytes(name: str, value: int | str) -> int:
@@ -226,9 +243,13 @@ def _by_path() -> dict[str, SparkColumn]:
     """Topic, partition and segment by the path of a file; null where its folder is no partition's."""
     folder = F.try_element_at(F.split(_PATH, "/"), F.lit(-2))
     pattern = rf"\A{PARTITION_FOLDER.pattern}\z"
-    segment = canonical_path(F.col(_PATH))
     return {
         "topic": F.nullif(F.regexp_extract(folder, pattern, 1), F.lit("")),
         "partition": F.regexp_extract(folder, pattern, 2).try_cast("int"),
-        "segment": F.regexp_replace(segment, r"\As3[an]://", "s3://"),
+        "segment": _canonical(F.col(_PATH)),
     }
+
+
+def _canonical(path: SparkColumn) -> SparkColumn:
+    """The canonical URI of a path that Spark gives."""
+    return F.regexp_replace(canonical_path(path), r"\As3[an]://", "s3://")

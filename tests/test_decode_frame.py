@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_log_lake import decode_frame, decode_segments
+from pipelines import ingest_raw
 from pipelines.command.errors import UserError
+from pipelines.command.settings import Settings
 from pipelines.data_source.options import TABLE_COLUMNS, Options
 from pipelines.data_source.slices import list_requested
 from pipelines.plan.headers import headers
@@ -214,6 +217,99 @@ def test_chunks_in_any_partition_are_put_together(spark: SparkSession, logs: Pat
     named = chunks.where("segment LIKE '%.log'").repartition(7)
     found = decode_frame(named, partition=0, columns=["offset", "partition"])
     assert sorted(found.collect()) == [(offset, 0) for offset in range(18)]
+
+
+@pytest.fixture(scope="module")
+def landed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """raw_segments of a lake, with a segment in three chunks of which the last has two batches."""
+    folder = tmp_path_factory.mktemp("a lake, 100 % ü")
+    made = batches(0, 4)
+    for number in (1, 2, 4):
+        put(folder / "logs" / "a-0", 0, *made[:number])
+        ingest_raw.run(spark, Settings(source=(str(folder / "logs"),), lake=str(folder / "lake")))
+    shutil.rmtree(folder / "logs")
+    return folder / "lake" / "raw_segments"
+
+
+def reads_content(found: DataFrame) -> bool:
+    """Whether the plan of a frame brings the bytes through Spark."""
+    frame: Any = found
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    return any("content" in line for line in plan.splitlines() if "FileScan" in line)
+
+
+@pytest.mark.spark
+def test_landed_chunks_are_read_where_they_lie(spark: SparkSession, landed: Path) -> None:
+    """And through Spark where a row may have other bytes than the file, with the same rows."""
+    raw = spark.read.format("delta").load(str(landed))
+    raw.createOrReplaceTempView("landed_chunks")
+    assert raw.count() == 3
+    in_place = [
+        raw,
+        raw.where("chunk_position >= 0").select("topic", "partition", "segment", "chunk_position", "content"),
+        spark.sql("SELECT * FROM landed_chunks WHERE topic = 'a'"),
+    ]
+    through_spark = [
+        raw.orderBy(F.desc("chunk_position")),
+        raw.union(raw),
+        raw.withColumn("content", F.concat("content", F.unhex(F.lit("")))),
+        raw.withColumn("segment", F.concat("segment", F.lit(""))),
+    ]
+    expected = rows(decode_frame(raw, content=F.col("content")))
+    assert len(expected) == 12
+    for frame, is_read_by_spark in [(f, False) for f in in_place] + [(f, True) for f in through_spark]:
+        found = decode_frame(frame)
+        assert (rows(found), reads_content(found)) == (expected, is_read_by_spark)
+    part = raw.where(f"chunk_position != {len(batch(0))}")
+    for table in TABLE_COLUMNS:
+        found = decode_frame(part, table=table)
+        assert not reads_content(found)
+        assert rows(found) == rows(decode_frame(part, F.col("content"), table=table))
+    assert decode_frame(part, table="quarantine").count() == 1
+    before = decode_frame(raw)
+    raw.cache()
+    assert rows(decode_frame(raw)) == expected
+    with pytest.raises(Exception, match="is the frame cached"):
+        before.count()
+    raw.unpersist()
+    assert rows(before) == expected
+
+
+@pytest.mark.spark
+def test_a_stream_of_landed_chunks(spark: SparkSession, landed: Path) -> None:
+    raw = spark.readStream.format("delta").load(str(landed))
+    got: list[int] = []
+
+    def keep(one: DataFrame, _: int) -> None:
+        got.extend(row.offset for row in decode_frame(one).select("offset").collect())
+
+    raw.writeStream.foreachBatch(keep).trigger(availableNow=True).start().awaitTermination()
+    assert sorted(got) == list(range(12))
+    query = decode_frame(raw).writeStream.format("memory").queryName("landed_records")
+    query.trigger(availableNow=True).start().awaitTermination()
+    assert spark.table("landed_records").count() == 12
+
+
+@pytest.mark.spark
+def test_landed_chunks_that_come_twice_count_once_and_others_fail(
+    spark: SparkSession, landed: Path, tmp_path: Path
+) -> None:
+    table = str(tmp_path / "raw")
+    raw = spark.read.format("delta").load(str(landed))
+    for _ in range(2):
+        raw.repartition(1).write.format("delta").mode("append").save(table)
+    twice = decode_frame(spark.read.format("delta").load(table))
+    assert not reads_content(twice)
+    assert rows(twice) == rows(decode_frame(raw))
+    changed = raw.withColumn("content", F.concat(F.unhex(F.lit("01")), F.expr("substring(content, 2)")))
+    changed.write.format("delta").mode("append").save(table)
+    with pytest.raises(Exception, match="is not what was landed"):
+        decode_frame(spark.read.format("delta").load(table)).count()
+    changed.withColumn("crc32c", F.lit(None).cast("bigint")).union(raw).write.format("delta").mode(
+        "overwrite"
+    ).save(table)
+    with pytest.raises(Exception, match="two rows hold different bytes"):
+        decode_frame(spark.read.format("delta").load(table)).count()
 
 
 @pytest.mark.spark

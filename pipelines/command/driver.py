@@ -13,7 +13,7 @@ import re
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import resources
 from pathlib import Path
@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.command.errors import UserError
 from pipelines.command.executors import is_local
@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 # What setJobGroup sets of a thread
 _JOB_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 _ENOUGH_ROWS = 1 << 16  # that no partition of a range is empty
+
+# Plans that give rows of the plan below them in the task that reads them
+_KEEPS_ROWS = ("Filter", "Project", "SubqueryAlias", "View")
 
 # Sessions of Spark Connect whose workers have our code -> cores that they run on
 _READY: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
@@ -143,6 +146,28 @@ class Driver:
         session: Any = self.spark._jsparkSession
         return _walked(session.sessionState().sqlParser().parsePlan(statement))
 
+    def scheme_of_files(self, df: DataFrame, same: Collection[str], others: Collection[str]) -> str | None:
+        """The URI scheme of a Delta table whose rows a frame has, with columns as its files have them.
+
+        same: these columns; others: which the table has too. None where that is not plain: a join, a shuffle,
+        a cached frame, a changed column, a stream, a table of a catalog, whose files only Spark may open, or
+        one with column mapping, whose files have other names.
+        """
+        frame: Any = df.select("*")  # made now: it knows what is cached
+        with suppress(*_py4j_errors()):  # what a class of Spark does not have, or a service does not allow
+            leaf = frame._jdf.queryExecution().withCachedData()
+            shown = _attributes(leaf)
+            while leaf.nodeName() in _KEEPS_ROWS:
+                leaf = leaf.children().head()
+            stored = _attributes(leaf)
+            if leaf.nodeName() == "LogicalRelation" and leaf.catalogTable().isEmpty():
+                relation = leaf.relation()
+                is_mapped = relation.fileFormat().columnMappingMode().name() != "none"
+                is_same = all(name in stored and shown.get(name) == stored[name] for name in same)
+                if is_same and not is_mapped and stored.keys() >= set(others):
+                    return str(relation.location().rootPaths().head().toUri().getScheme() or "file")
+        return None
+
 
 class Connect(Driver):
     """A driver behind Spark Connect."""
@@ -217,6 +242,10 @@ class Connect(Driver):
     def cancel(self) -> None:
         self.spark.interruptAll()
 
+    def scheme_of_files(self, df: DataFrame, same: Collection[str], others: Collection[str]) -> str | None:
+        """None: a client does not see the plan."""
+        return None
+
     def parsed_plan(self, statement: str) -> Iterator[PlanNode]:
         """By EXPLAIN, which runs nothing: a line begins with the class of each plan.
 
@@ -228,6 +257,19 @@ class Connect(Driver):
             yield PlanNode("UnresolvedWith" if kind == "CTE" else kind, True, "")
         for word in re.findall(r"\w+", statement.lower()):
             yield PlanNode("", False, word)
+
+
+def _py4j_errors() -> tuple[type[Exception], ...]:
+    """The classes of the errors of a call of the JVM."""
+    py4j = sys.modules.get("py4j.protocol")
+    return () if py4j is None else (py4j.Py4JError, PySparkException)
+
+
+def _attributes(plan: Any) -> dict[str, int]:
+    """The columns of a plan's rows by name: the id that each keeps until an expression makes another."""
+    output = plan.output()
+    columns = [output.apply(i) for i in range(output.size())]
+    return {column.name(): column.exprId().id() for column in columns}
 
 
 def _share(stages: Iterable[tuple[int, int]]) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +18,11 @@ import pyarrow.parquet as pq
 
 from udfs.kernels.checksums import crc32c
 from udfs.source.byte_source import SourceChanged, SourceUnreadable, Unreadable
+from udfs.source.spool import Chunks
 from udfs.source.store import open_store, reason_of
 
 _OPEN = 4  # files of a task that are open at a time: small segments that follow each other share one
-_HELD = 2  # chunks of a segment: that before, for damage is read again, and the current one
+_HELD = 2  # chunks: that before, for damage is read again, and the current one
 _BATCH_BYTES = 16 << 20  # of ``content`` that are read at a time, at least one chunk
 _PLACE = ("segment", "chunk_position", "chunk_bytes", "crc32c")
 CURE = "delete its rows from raw_segments and land the file again"
@@ -107,9 +108,66 @@ class LandedFiles:
             self._open.popitem(last=False)[1].close()
         return file
 
+    def content(self, chunk: Chunk, uri: str) -> np.ndarray:
+        """uint8[size]: the bytes of a chunk of a file, which are those that were landed."""
+        stored: Any = self.open(uri).content(chunk.row).as_buffer()
+        if stored is None or stored.size != chunk.size:
+            held = "is null" if stored is None else f"has {stored.size} bytes"
+            raise SourceUnreadable(
+                f"content of its chunk at byte {chunk.position} in raw_segments {held}, {chunk.size} were "
+                f"landed: {CURE}"
+            )
+        content = np.frombuffer(stored, dtype=np.uint8)
+        if chunk.crc32c is not None and crc32c(content, 0, chunk.size, 0) != chunk.crc32c:
+            raise SourceUnreadable(
+                f"content of its chunk at byte {chunk.position} in raw_segments is not what was landed "
+                f"(crc32c): {CURE}"
+            )
+        return content
+
     def close(self) -> None:
         while self._open:
             self._open.popitem()[1].close()
+
+
+class LandedChunks(Chunks):
+    """Chunks that stay where they were landed: a row of the file that holds it stands for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._opened = LandedFiles()
+        self._known: set[tuple[str, str, int]] = set()
+        self._begins: list[int] = []  # of each chunk in the bytes of all
+        self._chunks: list[tuple[Chunk, str]] = []
+        self._held: OrderedDict[int, np.ndarray] = OrderedDict()  # by their numbers
+
+    def add(self, place: Hashable, segment: str, position: int, uri: str) -> None:
+        """Takes the chunk at a position of a segment in a file, all where it has several; the same once.
+
+        Raises a SourceError where the file can't be read.
+        """
+        if (uri, segment, position) in self._known:
+            return
+        self._known.add((uri, segment, position))
+        for chunk in self._opened.open(uri).chunks(segment):
+            if chunk.position == position:
+                self._begins.append(self._end)
+                self._chunks.append((chunk, uri))
+                self._place(place, position, chunk.size)
+
+    def read_at(self, at: int, view: np.ndarray) -> int:
+        number = bisect_right(self._begins, at) - 1
+        if number not in self._held:
+            self._held[number] = self._opened.content(*self._chunks[number])
+            if len(self._held) > _HELD:
+                self._held.popitem(last=False)
+        part = self._held[number][at - self._begins[number] :][: len(view)]
+        view[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        self._held.clear()
+        self._opened.close()
 
 
 class LandedSource:
@@ -143,7 +201,7 @@ class LandedSource:
             if start <= position < start + len(block):
                 return start, block
         chunk, uri = self._find(position)
-        self._held[chunk.position] = block = self._content(chunk, uri)
+        self._held[chunk.position] = block = self._opened.content(chunk, uri)
         if len(self._held) > _HELD:
             self._held.popitem(last=False)
         return chunk.position, block
@@ -159,23 +217,6 @@ class LandedSource:
             uri = self._unopened.pop(0)
             self._chunks += [(chunk, uri) for chunk in self._opened.open(uri).chunks(self._segment)]
             self._chunks.sort(key=lambda known: known[0].position)
-
-    def _content(self, chunk: Chunk, uri: str) -> np.ndarray:
-        """uint8[size]: the bytes of a chunk, which are those that were landed."""
-        stored: Any = self._opened.open(uri).content(chunk.row).as_buffer()
-        if stored is None or stored.size != chunk.size:
-            held = "is null" if stored is None else f"has {stored.size} bytes"
-            raise SourceUnreadable(
-                f"content of its chunk at byte {chunk.position} in raw_segments {held}, {chunk.size} were "
-                f"landed: {CURE}"
-            )
-        content = np.frombuffer(stored, dtype=np.uint8)
-        if chunk.crc32c is not None and crc32c(content, 0, chunk.size, 0) != chunk.crc32c:
-            raise SourceUnreadable(
-                f"content of its chunk at byte {chunk.position} in raw_segments is not what was landed "
-                f"(crc32c): {CURE}"
-            )
-        return content
 
     def unreadable(self, position: int, end: int) -> list[Unreadable]:
         return []

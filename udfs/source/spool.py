@@ -1,12 +1,14 @@
-"""Chunks of segments, kept in a temporary file until all of a segment are there, whatever their order.
+"""Chunks of segments that are put together by their positions, whatever their order.
 
-Memory holds where the chunks lie, never their bytes. A chunk that comes twice counts once.
+Memory holds where the chunks lie, never their bytes: those that come as bytes are kept in a temporary file
+until all of a segment are there. A chunk that comes twice counts once.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
@@ -28,7 +30,7 @@ class Contradiction(ValueError):
 
 
 class _Piece(NamedTuple):
-    """Bytes of a segment from ``position`` on. at: where they begin in the file."""
+    """Bytes of a segment from ``position`` on. at: where they begin in the bytes of all chunks."""
 
     position: int
     size: int
@@ -41,22 +43,25 @@ def _folder() -> str | None:
     return next((one for one in folders if one and os.access(one, os.W_OK | os.X_OK)), None)
 
 
-class ChunkSpool:
-    """Takes chunks by the segment that they are of, and gives each segment's bytes as sources."""
+class Chunks(ABC):
+    """Gives the bytes of each segment as sources; a subclass says where the bytes of chunks lie."""
 
     def __init__(self) -> None:
-        """Raises an OSError where no folder takes a temporary file."""
-        self._file = tempfile.TemporaryFile(dir=_folder())  # noqa: SIM115  # closed by ``close``
-        self._end = 0
+        self._end = 0  # of the bytes of all chunks
         self._pieces: dict[Hashable, list[_Piece]] = {}
 
-    def add(self, segment: Hashable, position: int, content: Any) -> None:
-        """Keeps one chunk. Raises an OSError where the disk is full."""
-        view = memoryview(content)
-        self._pieces.setdefault(segment, []).append(_Piece(position, len(view), self._end))
-        while len(view):
-            written = os.pwrite(self._file.fileno(), view[:_MOST_WRITTEN], self._end)
-            self._end, view = self._end + written, view[written:]
+    def _place(self, segment: Hashable, position: int, size: int) -> None:
+        """Takes a chunk, whose bytes are behind those of all before it."""
+        self._pieces.setdefault(segment, []).append(_Piece(position, size, self._end))
+        self._end += size
+
+    @abstractmethod
+    def read_at(self, at: int, view: np.ndarray) -> int:
+        """Fills a view with the bytes from ``at`` on; returns how many, which may be fewer, 0 at the end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Gives back what the chunks take."""
 
     def segments(self) -> list[Any]:
         """The segments of which there are chunks, in the order in which they came."""
@@ -68,11 +73,11 @@ class ChunkSpool:
         for piece in sorted(self._pieces.get(segment, ())):
             end = held[-1].position + held[-1].size if held else piece.position
             if piece.position > end:
-                yield Stretch(self._file.fileno(), held)
+                yield Stretch(self, held)
                 held, end = [], piece.position
             known = min(end - piece.position, piece.size)
             if known:
-                self._compare(Stretch(self._file.fileno(), held), piece, known)
+                self._compare(Stretch(self, held), piece, known)
             if piece.size > known or not held:
                 new = _Piece(piece.position + known, piece.size - known, piece.at + known)
                 follows = held and held[-1].at + held[-1].size == new.at
@@ -81,11 +86,11 @@ class ChunkSpool:
                 else:
                     held.append(new)
         if held:
-            yield Stretch(self._file.fileno(), held)
+            yield Stretch(self, held)
 
     def _compare(self, before: Stretch, piece: _Piece, size: int) -> None:
         """Raises a Contradiction where the first ``size`` bytes of a piece are not those known before."""
-        again = Stretch(self._file.fileno(), [piece])
+        again = Stretch(self, [piece])
         views = np.empty((2, _BLOCK), dtype=np.uint8)
         for begin in range(piece.position, piece.position + size, _BLOCK):
             part = views[:, : min(_BLOCK, piece.position + size - begin)]
@@ -94,16 +99,36 @@ class ChunkSpool:
             if not np.array_equal(part[0], part[1]):
                 raise Contradiction(begin, begin + part.shape[1])
 
+
+class ChunkSpool(Chunks):
+    """Chunks that come as bytes, in a temporary file."""
+
+    def __init__(self) -> None:
+        """Raises an OSError where no folder takes a temporary file."""
+        super().__init__()
+        self._file = tempfile.TemporaryFile(dir=_folder())  # noqa: SIM115  # closed by ``close``
+
+    def add(self, segment: Hashable, position: int, content: Any) -> None:
+        """Keeps one chunk. Raises an OSError where the disk is full."""
+        view, at = memoryview(content), self._end
+        self._place(segment, position, len(view))
+        while len(view):
+            written = os.pwrite(self._file.fileno(), view[:_MOST_WRITTEN], at)
+            at, view = at + written, view[written:]
+
+    def read_at(self, at: int, view: np.ndarray) -> int:
+        return os.preadv(self._file.fileno(), [view.data], at)
+
     def close(self) -> None:
         self._file.close()
 
 
 class Stretch:
-    """A range of a segment, from ``begin`` to ``end``, as a ``ByteSource``; its bytes lie in the spool."""
+    """A range of a segment, from ``begin`` to ``end``, as a ``ByteSource``."""
 
-    def __init__(self, file: int, pieces: list[_Piece]) -> None:
+    def __init__(self, chunks: Chunks, pieces: list[_Piece]) -> None:
         """pieces: at least one, each beginning where the one before ends."""
-        self._file, self._pieces = file, pieces
+        self._chunks, self._pieces = chunks, pieces
         self._begins = [one.position for one in pieces]
         self.begin, self.end = self._begins[0], pieces[-1].position + pieces[-1].size
 
@@ -113,7 +138,7 @@ class Stretch:
             piece = self._pieces[bisect_right(self._begins, position + done) - 1]
             inside = position + done - piece.position
             part = view[done : done + piece.size - inside]
-            got = os.preadv(self._file, [part.data], piece.at + inside)
+            got = self._chunks.read_at(piece.at + inside, part)
             if not got:
                 break
             done += got
@@ -123,4 +148,4 @@ class Stretch:
         return []
 
     def close(self) -> None:
-        """Nothing: the file is the spool's."""
+        """Nothing: the bytes are the chunks'."""

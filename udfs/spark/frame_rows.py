@@ -1,7 +1,8 @@
 """Bytes that a DataFrame brings -> rows of a table: what ``decode_frame`` runs in a task.
 
-A row is a value of its own, whole; or a chunk of a segment, whose chunks are all in this task. Values side by
-side that consist of sound batches are decoded as one range of bytes, at a fraction of the cost.
+A row is a value of its own, whole; or a chunk of a segment, whose chunks are all in this task: its bytes, or
+the file of raw_segments that holds them. Values side by side that consist of sound batches are decoded as one
+range of bytes, at a fraction of the cost.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +27,8 @@ from udfs.kernels import framing
 from udfs.kernels.column_functions import are_framed
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import ByteSource, ChunkSource, SourceError
-from udfs.source.spool import ChunkSpool, Contradiction
+from udfs.source.landed_source import LandedChunks
+from udfs.source.spool import Chunks, ChunkSpool, Contradiction
 from udfs.spark.protocol import ArrowBatches, FrameRead, Stage
 from udfs.spark.table_rows import ReadFailed, cut_for_spark, place_text
 from udfs.words import counted_noun
@@ -130,14 +133,51 @@ class _Task:
 
     def chunks(self, batches: ArrowBatches) -> ArrowBatches:
         """Rows of the segments whose chunks the task has, one segment after the other."""
+        if self.read.is_landed:
+            with closing(LandedChunks()) as landed:
+                self._find(landed, batches)
+                yield from self._segments(landed, {})
+            return
         try:
             spool = ChunkSpool()
         except OSError as error:
             raise ReadFailed(f"no temporary file for the chunks of segments: {error}") from None
         with closing(spool):
-            nulls = self._keep(spool, batches)
-            for place in {**dict.fromkeys(spool.segments()), **nulls}:
-                yield from self._segment(spool, place, nulls.get(place, []))
+            yield from self._segments(spool, self._keep(spool, batches))
+
+    def _segments(self, chunks: Chunks, nulls: dict[tuple[Any, ...], list[int]]) -> ArrowBatches:
+        """Rows of all segments. nulls: the positions of chunks that are null, by segment."""
+        for place in {**dict.fromkeys(chunks.segments()), **nulls}:
+            yield from self._segment(chunks, place, nulls.get(place, []))
+
+    def _find(self, landed: LandedChunks, batches: ArrowBatches) -> None:
+        """Finds all chunks in the files that hold them, each of which is looked through once."""
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for row in sorted(rows, key=lambda row: (row["file"], row["segment"] or "", row["position"] or 0)):
+            place = self._place_of(row)
+            if not row["file"]:
+                raise ReadFailed(
+                    f"Spark does not say in which file of raw_segments a row of {row['segment']} is (is the "
+                    'frame cached?): with content=F.col("content") Spark brings its bytes'
+                )
+            try:
+                landed.add(place, row["segment"], row["position"], unquote(row["file"]))
+            except SourceError as error:
+                raise ReadFailed(f"{row['segment']}: its bytes can't be read: {error}") from None
+
+    def _place_of(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Topic, partition and segment of a chunk. Raises ReadFailed where it does not say its place."""
+        if row["segment"] is None:
+            raise ReadFailed(
+                f"column {self.read.segment} is null in a row of topic {row['topic']}, partition "
+                f"{row['partition']}: chunks are put together by the segment that it names"
+            )
+        if row["position"] is None or row["position"] < 0:
+            raise ReadFailed(
+                f"column {self.read.position} is {row['position']} in a row of {row['segment']}: it "
+                "has to say at which byte of the segment the chunk begins"
+            )
+        return tuple(row[name] for name in _PLACE)
 
     def _keep(self, spool: ChunkSpool, batches: ArrowBatches) -> dict[tuple[Any, ...], list[int]]:
         """Brings all chunks to the spool; gives the positions of those that are null, by segment."""
@@ -145,17 +185,7 @@ class _Task:
         for batch in batches:
             content = batch.column("content")
             for i, row in enumerate(batch.drop_columns(["content"]).to_pylist()):
-                place = tuple(row[name] for name in _PLACE)
-                if row["segment"] is None:
-                    raise ReadFailed(
-                        f"column {self.read.segment} is null in a row of topic {row['topic']}, partition "
-                        f"{row['partition']}: chunks are put together by the segment that it names"
-                    )
-                if row["position"] is None or row["position"] < 0:
-                    raise ReadFailed(
-                        f"column {self.read.position} is {row['position']} in a row of {row['segment']}: it "
-                        "has to say at which byte of the segment the chunk begins"
-                    )
+                place = self._place_of(row)
                 if not content[i].is_valid:
                     nulls.setdefault(place, []).append(row["position"])
                     continue
@@ -165,13 +195,13 @@ class _Task:
                     raise ReadFailed(f"the chunks of segments can't be kept: {error}") from None
         return nulls
 
-    def _segment(self, spool: ChunkSpool, place: tuple[Any, ...], nulls: list[int]) -> ArrowBatches:
+    def _segment(self, chunks: Chunks, place: tuple[Any, ...], nulls: list[int]) -> ArrowBatches:
         """Rows of one segment: of each range without a gap, and of the gaps."""
         row = {name: [value] for name, value in zip(_PLACE, place, strict=True)}
         places = pa.RecordBatch.from_pydict(row, self.read.places)
         before, end = Totals(), -1
         try:
-            for stretch in spool.stretches(place):
+            for stretch in chunks.stretches(place):
                 if end >= 0:
                     yield from self._group(
                         places, 0, _damaged(self._gap(before.end, end, stretch.begin, nulls))

@@ -127,7 +127,8 @@ class TableRead:
         return {"offset", *self.names, *self.scope.bounds}
 
 
-# The rows that ``decode_frame`` takes; position is null where each row stands by itself
+# The rows that ``decode_frame`` takes; position is null where each row stands by itself. A chunk that is read
+# where it was landed has in place of content its ``file``: the URI of a file of raw_segments, percent-encoded
 FRAME_SCHEMA = schema_of("topic string, partition int, segment string, position bigint, content binary")
 
 
@@ -136,7 +137,8 @@ class FrameRead(TableRead):
     """What to read of the rows of a DataFrame: see ``TableRead``; of records a column ``error`` too.
 
     content, position, segment: what the user calls these columns. warns: whether the log tells of damage.
-    is_chunked: whether a row is a chunk, at its position, of the segment that it names.
+    is_chunked: whether a row is a chunk, at its position, of the segment that it names. is_landed: whether
+    the chunks are read from the files of raw_segments that hold them.
     """
 
     content: str = "content"
@@ -144,6 +146,7 @@ class FrameRead(TableRead):
     segment: str = "segment"
     warns: bool = True
     is_chunked: bool = False
+    is_landed: bool = False
 
     @property
     def places(self) -> pa.Schema:
