@@ -70,8 +70,9 @@ def decode_segment(
     first, "ignore" says nothing; a callable gets each Damage. Yields record batches in the order of the log,
     a single one without rows if there is no record. Raises TypeError for a path that is not a str or PathLike
     and for a number that is not an int, FileNotFoundError, IsADirectoryError, PermissionError, OSError for
-    a store that can't be opened, and ValueError for another on_damage or column, for no column, for a start outside of the file or limits below 1, and for
-    a file without any batch and without a segment's name, unless on_damage takes care of it.
+    a store that can't be opened, and ValueError for another on_damage or column, for no column, for a start
+    outside of the file or limits below 1, and for a file without any batch and without a segment's name,
+    unless on_damage takes care of it.
     """
     check_path(path)
     if not callable(on_damage) and on_damage not in _WAYS:
