@@ -6,6 +6,7 @@ at by their paths.
 
 from __future__ import annotations
 
+import pydoc
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -18,7 +19,8 @@ import pytest
 from pipelines import decode_batches, ingest_raw
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
-from pipelines.lake.catalog_lake import CatalogLake, create_lake, spark_condition
+from pipelines.lake.catalog_lake import CatalogLake, spark_condition
+from pipelines.lake.catalog_schema import CatalogSchema
 from pipelines.source.delta import sql_in
 from tests.support import corpus
 from tests.support.logs import TABLES, batch, batches, contents, data, marker, put, versions
@@ -114,13 +116,71 @@ def test_runs_that_die_are_finished_or_taken_back(
             patched.setattr(owner, name, _dying(getattr(owner, name), times))
             with pytest.raises(Dies):
                 decode(spark, "dying", [tmp_path / "logs"])
-        assert spark.table("dying.unfinished_runs").count() == 1, name
+        assert len(staged_tables(spark, "dying")) == 1, name
     decode(spark, "dying", [tmp_path / "logs"])
-    assert spark.table("dying.unfinished_runs").count() == 0
     assert contents(folder(spark, "dying")) == in_folder(spark, tmp_path / "lake", [tmp_path / "logs"])
-    tables = {row.tableName for row in spark.sql("SHOW TABLES IN dying").collect()}
-    assert not any(name.startswith("staged_rows") for name in tables)
-    assert set(TABLES) <= tables
+    assert not staged_tables(spark, "dying")
+
+
+def staged_tables(spark: SparkSession, schema: str) -> list[str]:
+    """The tables of runs that have not ended."""
+    return [row.tableName for row in spark.sql(f"SHOW TABLES IN {schema} LIKE 'staged_rows_*'").collect()]
+
+
+# Methods that give Spark a statement each
+STATEMENTS = {
+    "sql.SparkSession": ("sql",),
+    "sql.classic.dataframe.DataFrame": ("collect", "toArrow"),
+    "sql.readwriter.DataFrameWriter": ("saveAsTable",),
+    "sql.readwriter.DataFrameWriterV2": ("append", "overwrite"),
+    "sql.catalog.Catalog": ("tableExists", "databaseExists", "getDatabase"),
+}
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that this process gives to Spark; what sql() gives is collected as a part of it."""
+    said: list[str] = []
+
+    def counted(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not getattr(self, "_is_counted", False):
+                said.append(f"{name} {args[0] if args else ''}")
+            done = method(self, *args, **kwargs)
+            if name == "sql":
+                done._is_counted = True
+            return done
+
+        return call
+
+    for path, names in STATEMENTS.items():
+        owner: Any = pydoc.locate(f"pyspark.{path}")
+        for name in names:
+            monkeypatch.setattr(owner, name, counted(name, getattr(owner, name)))
+    return said
+
+
+def test_a_second_run_makes_15_statements_and_commits_each_table_once(
+    spark: SparkSession, tmp_path: Path, statements: list[str]
+) -> None:
+    grown = put(tmp_path / "logs" / "b-0", 0, data(0, 7), marker(1, 7), data(2, 7))
+    decode(spark, "often", [tmp_path / "logs"])
+    lake = folder(spark, "often")
+    before = versions(lake)
+    with grown.open("ab") as more:
+        more.write(marker(3, 7) + data(4, 7))
+    put(tmp_path / "logs" / "a-0", 0, *batches(0, 3))
+    statements.clear()
+    summary = decode(spark, "often", [tmp_path / "logs"])
+    assert len(statements) <= 15, statements
+    assert summary.records == 11
+    assert sum(summary.phases.values()) == pytest.approx(summary.seconds)
+    assert summary.phases["other"] < summary.seconds / 10
+    changed = ("records", "batches", "transactions", "segments", "runs")
+    assert versions(lake) == {name: version + (name in changed) for name, version in before.items()}
+    statements.clear()
+    assert decode(spark, "often", [tmp_path / "logs"]).segments == 0
+    assert len(statements) <= 4, statements
 
 
 def _dying(method: Callable[..., Any], times: int) -> Callable[..., Any]:
@@ -137,6 +197,37 @@ def _dying(method: Callable[..., Any], times: int) -> Callable[..., Any]:
     return call
 
 
+def rows_of(spark: SparkSession, begin: str, table: str) -> list[str]:
+    """The rows of a table, without what names the run that wrote them."""
+    rows = spark.table(f"{begin}{table}").drop("run_id", "decoded_at")
+    return sorted(map(repr, rows.select(sorted(rows.columns)).collect()))
+
+
+def test_clustered_tables_with_features_of_delta_beside_another_lake_of_the_schema(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source = tmp_path / "logs"
+    grown = put(source / "b-0", 0, data(0, 7), marker(1, 7), data(2, 7))
+    rewritten = put(source / "a-0", 0, *batches(0, 3), batch(9)[:40])
+    features = "delta.enableDeletionVectors=true,delta.columnMapping.mode=name"
+    lakes = {"spark_catalog.shared.new": {"clustered": True, "table_properties": features}, "shared": {}}
+    for schema, settings in lakes.items():
+        decode(spark, schema, [source], **settings)
+    with grown.open("ab") as more:
+        more.write(marker(3, 7) + data(4, 7))
+    damaged = batch(6)[:-9] + b"\xff" * 9
+    rewritten.write_bytes(b"".join([*batches(0, 4, text="other"), damaged]))
+    for schema in lakes:
+        assert decode(spark, schema, [source]).segments == 2
+    for name in ("records", "batches", "quarantine", "transactions", "segments", "committed_records"):
+        assert rows_of(spark, "shared.new_", name) == rows_of(spark, "shared.", name) != [], name
+    (detail,) = spark.sql("DESCRIBE DETAIL shared.new_records").collect()
+    assert (detail["partitionColumns"], detail["clusteringColumns"]) == ([], ["topic", "partition", "offset"])
+    assert {"deletionVectors", "columnMapping", "clustering"} <= {*detail["tableFeatures"]}
+    (plain,) = spark.sql("DESCRIBE DETAIL shared.records").collect()
+    assert plain["partitionColumns"] == ["topic", "partition", "magic"]
+
+
 def test_names_and_values_in_a_condition() -> None:
     condition = sql_in("topic", ["it's", "a\\b", "${x}"]) + ' AND "partition" IN (0)'
     assert spark_condition(condition) == (r"`topic` IN ('\u0024{x}', 'a\\b', 'it\'s') AND `partition` IN (0)")
@@ -145,6 +236,8 @@ def test_names_and_values_in_a_condition() -> None:
 def test_what_cannot_work_is_said_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
     for settings, line in (
         ({"lake": "/a/folder"}, "--lake: with --sink catalog it is a schema"),
+        ({"lake": "a.b.c.d"}, "--lake: with --sink catalog it is a schema"),
+        ({"lake": "a", "table_properties": "a=b"}, "--table-properties must be properties of Delta"),
         (
             {"lake": "a", "catalog_schema": "b"},
             "--catalog-schema: with --sink catalog, --lake names the schema",
@@ -171,12 +264,18 @@ def test_what_cannot_work_is_said_in_one_line(spark: SparkSession, tmp_path: Pat
 def test_a_schema_on_s3_gets_no_table_by_the_log_store_of_delta() -> None:
     said: list[str] = []
     settings = {"spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog"}
-    place = SimpleNamespace(locationUri="s3a://bucket/kafka.db")
-    catalog = SimpleNamespace(currentCatalog=lambda: "spark_catalog", getDatabase=lambda name: place)
-    spark: Any = SimpleNamespace(catalog=catalog, conf=settings, sql=said.append)
+
+    def sql(statement: str) -> Any:
+        said.append(statement)
+        rows = [("Location", "s3a://bucket/kafka.db")] if statement.startswith("DESCRIBE") else []
+        return SimpleNamespace(collect=lambda: rows)
+
+    catalog = SimpleNamespace(currentCatalog=lambda: "spark_catalog")
+    session = SimpleNamespace(catalog=catalog, conf=settings, sql=sql)
+    on_demand: Any = SimpleNamespace(spark=session, settings=Settings())
     with pytest.raises(UserError, match=r"^--sink catalog can't write to s3://bucket/kafka\.db: on S3 "):
-        create_lake(spark, "kafka")
-    assert said == ["CREATE SCHEMA IF NOT EXISTS `kafka`"]
+        CatalogSchema(on_demand, "kafka").create_lake()
+    assert said == ["CREATE SCHEMA IF NOT EXISTS `kafka`", "DESCRIBE SCHEMA EXTENDED `kafka`"]
     settings["spark.delta.logStore.s3a.impl"] = "io.delta.storage.S3DynamoDBLogStore"
-    create_lake(spark, "kafka")
+    CatalogSchema(on_demand, "kafka").create_lake()
     assert len(said) > len(TABLES)

@@ -41,6 +41,13 @@ def test_every_setting_has_its_option() -> None:
         "until": "2026-01-31",
         "offsets": "7:",
         "currency": "EUR",
+        "table_properties": "delta.appendOnly=true",
+    }
+    more = {
+        "topic": ["--partition", "7"],
+        "partition": ["--topic", "7"],
+        "clustered": ["--sink", "catalog"],
+        "table_properties": ["--sink", "catalog"],
     }
     for field in FIELDS.values():
         option = "--" + field.name.replace("_", "-")
@@ -55,7 +62,7 @@ def test_every_setting_has_its_option() -> None:
             "codec_levels",
         ):
             value = [str(field.default)]
-        value += {"topic": ["--partition", "7"], "partition": ["--topic", "7"]}.get(field.name, [])
+        value += more.get(field.name, [])
         command = next(one for one in (DECODE, FORMAT_REPORT, DUMP) if field.name in one.settings)
         assert getattr(parse(option, *value, command=command), field.name) not in (None, False, ())
 

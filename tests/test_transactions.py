@@ -38,6 +38,7 @@ def segment(name: str = FIRST, base: int = 0, end: int | None = None, **values: 
         file_base_offset=base,
         decoded_bytes=1000,
         end_offset=end,
+        damaged=1,  # those with rows of quarantine are
     )
     return replace(row, **values)
 
@@ -74,7 +75,8 @@ def damage(position: int, segment: str = FIRST) -> dict[str, Any]:
 
 def computed(lake: str, *segments: LedgerRow) -> tuple[pa.Table, set[Log], transactions.Outcome]:
     table = ledger.to_arrow(segments or [segment(), segment(SECOND, 100)])
-    return transactions.compute(reader(lake), {PARTITION}, table)
+    before = transactions.stored(reader(lake), {PARTITION})
+    return transactions.compute(reader(lake), {PARTITION}, table, before)
 
 
 _COLUMNS = (

@@ -20,12 +20,14 @@ from pipelines.command.values import (
     amount,
     byte_count,
     byte_text,
+    catalog_lake,
     check_names,
     check_times,
     codec_levels,
     core_count,
     count,
     currency,
+    delta_properties,
     flag,
     identifier,
     memory,
@@ -170,6 +172,12 @@ class Writing(Checked):
     catalog_schema: str | None = setting(
         None, identifier, "also register tables and views under this schema of the catalog", "NAME"
     )
+    clustered: bool = setting(
+        False, flag, "with --sink catalog: new tables CLUSTER BY topic, partition, offset, without partitions"
+    )
+    table_properties: str | None = setting(
+        None, delta_properties, "with --sink catalog: properties of Delta for new tables", "NAME=VALUE,..."
+    )
     parquet_compression: str = setting(
         "zstd", one_of("zstd", "lz4", "snappy", "gzip", "none"), "compression of the data files"
     )
@@ -271,12 +279,14 @@ class Settings(Typing, Monitoring, Watching, Writing, Decoding, Reading, LakeSet
         self._check_catalog()
 
     def _check_catalog(self) -> None:
-        """Raises a UserError for a lake that no schema of a catalog can be."""
+        """Raises a UserError for a lake that no schema of a catalog can be, or for what only one can have."""
+        if self.sink != CATALOG and (self.clustered or self.table_properties):
+            raise UserError("--clustered and --table-properties are for a catalog: add --sink catalog")
         if self.sink == CATALOG and self.catalog_schema is not None:
             raise UserError("--catalog-schema: with --sink catalog, --lake names the schema")
         if self.sink == CATALOG and self.lake is not None:
             try:
-                identifier(self.lake)
+                catalog_lake(self.lake)
             except ValueError as error:
                 raise UserError(f"--lake: with --sink catalog it is a schema, which {error}") from None
 

@@ -197,10 +197,35 @@ def topic_name(value: object) -> str:
     return text(value)
 
 
+def delta_properties(value: object) -> str:
+    """Properties of Delta tables, as ``pairs`` takes them."""
+    if not re.fullmatch(r"delta\.[\w.]+=[^=,\s]+(,delta\.[\w.]+=[^=,\s]+)*", text(value)):
+        raise ValueError(
+            "must be properties of Delta, separated by commas, such as delta.enableDeletionVectors=true, "
+            f"not {value!r}"
+        )
+    return text(value)
+
+
+def pairs(properties: str | None) -> dict[str, str]:
+    """Names and values of ``NAME=VALUE,NAME=VALUE``."""
+    return dict(one.split("=", 1) for one in (properties or "").split(",") if one)
+
+
 def identifier(value: object) -> str:
     """The name of a schema, plain or as ``catalog.schema``."""
     if not re.fullmatch(r"\w+(\.\w+)?", text(value)):
         raise ValueError(f"must be a name of letters, digits and _, or catalog.schema, not {value!r}")
+    return text(value)
+
+
+def catalog_lake(value: object) -> str:
+    """The name of a lake in a catalog: a schema, ``catalog.schema``, or ``catalog.schema.prefix``."""
+    if not re.fullmatch(r"\w+(\.\w+(\.[A-Za-z]\w*)?)?", text(value)):
+        raise ValueError(
+            "must be a name of letters, digits and _, catalog.schema, or catalog.schema.prefix, "
+            f"not {value!r}"
+        )
     return text(value)
 
 

@@ -21,7 +21,7 @@ from pipelines.command.errors import RunFailed
 from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import Reader, ReportRow
 from pipelines.execute.verdicts import Verdict, first_byte, judge, shortened, with_batches
-from pipelines.lake.catalog_lake import CatalogLake
+from pipelines.lake.catalog_lake import CatalogLake, staging_name
 from pipelines.lake.commit import LakeWriter
 from pipelines.lake.intents import Intent
 from pipelines.lake.transactions import Outcome
@@ -200,11 +200,6 @@ class Runner(ABC):
         """Reads these segments and commits their new rows."""
 
 
-def staging_name(lake: LakeWriter, version: int) -> str:
-    """The name of what Spark writes of a run before it is committed."""
-    return f"{lake.app_id}-{version:010d}.staged"
-
-
 class Decoder(Runner):
     """Decodes segments: rows of ``records``, ``batches`` and ``quarantine``."""
 
@@ -231,7 +226,7 @@ class Decoder(Runner):
 
     def _decode(self, segments: Sequence[Segment], version: int) -> tuple[Decoded, str]:
         """Runs the stage. Returns its results, and the name of staged rows ("" for the arrow sink)."""
-        staged = "" if self.sink == ARROW else staging_name(self.lake, version)
+        staged = "" if self.sink == ARROW else staging_name(self.lake.app_id, version)
         if staged:
             self.catalog.intents.remove_staged(staged)
 
@@ -239,9 +234,9 @@ class Decoder(Runner):
             if not staged:
                 return self.reader.reports("write_tables", self.options, slices)
             stage = protocol.stage("stage_rows", self.options)
-            self.catalog.stage(self.reader.observed(slices, stage, protocol.STAGED_DDL), staged)
+            self.catalog.intents.stage(self.reader.observed(slices, stage, protocol.STAGED_DDL), staged)
             is_new = F.col("group_id") >= min(s.group_id for s in slices)
-            reports = self.catalog.staged(staged).where(is_new & (F.col("kind") == SLICE))
+            reports = self.catalog.intents.staged(staged).where(is_new & (F.col("kind") == SLICE))
             return [tuple(row) for row in reports.select("group_id", "kind", "payload").collect()]
 
         verdict = partial(judge, run=self.options)

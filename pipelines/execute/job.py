@@ -34,8 +34,9 @@ from pipelines.execute.missing_offsets import find_missing, ledger_of_logs, tail
 from pipelines.execute.progress import Pace, Progress
 from pipelines.execute.slice_rows import BINARY, DIRECT, RAW, Reader, choose_mode
 from pipelines.execute.summary import Summary, counted
-from pipelines.lake import catalog_lake
 from pipelines.lake.address import lake_address
+from pipelines.lake.catalog_lake import CatalogIntents, CatalogLake
+from pipelines.lake.catalog_schema import CatalogSchema
 from pipelines.lake.commit import LakeWriter
 from pipelines.lake.committed import stage_options
 from pipelines.lake.create import check_place, create_tables
@@ -49,7 +50,7 @@ from pipelines.source import hadoop
 from pipelines.source.listing import Listing, no_segments_error
 from pipelines.source.naming import NO_TABLE_HOLDS, UNREADABLE
 from pipelines.source.uris import local_path
-from pipelines.views.register import make_views, register_in_catalog
+from pipelines.views.register import PermanentViews, register_in_catalog
 from udfs.format import schema
 from udfs.format.report_tables import RUNS
 from udfs.source.fingerprint import Marks
@@ -101,12 +102,15 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
     run_id = uuid.uuid4().hex
     progress = Progress(functools.partial(on_demand.described, f"kafka-log-lake run {run_id}"))
     listing = work.listing
-    if listing is None and work.landed is None and not _is_there(on_demand, settings, address):
+    catalog = CatalogSchema(on_demand, address) if settings.sink == CATALOG else None
+    with progress.phase("opening the lake"):
+        is_there = check_place(address) if catalog is None else catalog.has_lake()
+    if listing is None and work.landed is None and not is_there:
         # Before the lake is created: wrong sources must leave no empty lake
         listing = _list(on_demand, settings, progress)
         if not (listing.has_wanted or listing.unreadable):
             raise no_segments_error(settings.source, listing)
-    with _open_for_writing(on_demand, address, settings, work.app_id) as lake:
+    with _open_for_writing(on_demand, address, settings, work.app_id, catalog, progress) as lake:
         check: CheckFiles = functools.partial(file_checks.check, on_demand)
         if work.landed is not None:
             listing, check = work.landed(lake)
@@ -116,9 +120,11 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
         summary = Summary(run_id=run_id, lake=lake.address, chunks=work.chunks)
 
         def note_run() -> None:
-            summary.seconds, summary.phases = time.monotonic() - began, dict(progress.seconds)
-            if summary.segments or (summary.unread and summary.unread != _unread_before(lake)):
-                lake.add_rows(RUNS, summary.to_row(began_us))
+            _note_time(summary, progress, began)
+            with progress.phase("noting the run"):
+                if summary.segments or (summary.unread and summary.unread != _unread_before(lake)):
+                    lake.add_rows(RUNS, summary.to_row(began_us))
+            _note_time(summary, progress, began)
 
         options = stage_options(settings, lake.address, summary.run_id, began_us)
         with progress.phase("planning"):
@@ -136,8 +142,21 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
                     raise KeyboardInterrupt(
                         f"{summary.segments:,} of {plan.planned:,} segments are in the lake"
                     )
+        if catalog is not None:
+            with progress.phase("creating views"):
+                _views(catalog).create(catalog.described, catalog.names)
         note_run()
     return summary
+
+
+def _views(catalog: CatalogSchema) -> PermanentViews:
+    return PermanentViews(catalog.spark, catalog.quoted, catalog.begin, catalog.ending)
+
+
+def _note_time(summary: Summary, progress: Progress, began: float) -> None:
+    """Sets how long the run took until now, and its phases, which are all of that."""
+    summary.seconds, summary.phases = time.monotonic() - began, dict(progress.seconds)
+    summary.phases["other"] = max(0.0, summary.seconds - sum(summary.phases.values()))
 
 
 def _address(on_demand: SparkOnDemand, settings: Settings) -> str:
@@ -155,13 +174,6 @@ def _address(on_demand: SparkOnDemand, settings: Settings) -> str:
     return lake
 
 
-def _is_there(on_demand: SparkOnDemand, settings: Settings, address: str) -> bool:
-    """Whether the lake exists. Raises a UserError if none can be created there."""
-    if settings.sink == CATALOG:
-        return catalog_lake.lake_exists(on_demand.spark, address)
-    return check_place(address)
-
-
 def refuse_lake_in_source(address: str, sources: Sequence[str]) -> None:
     """Raises a UserError for a lake below a source: each run would search it for segments."""
     for source in sources:
@@ -176,24 +188,33 @@ def refuse_lake_in_source(address: str, sources: Sequence[str]) -> None:
 
 @contextmanager
 def _open_for_writing(
-    on_demand: SparkOnDemand, address: str, settings: Settings, app_id: str
+    on_demand: SparkOnDemand,
+    address: str,
+    settings: Settings,
+    app_id: str,
+    catalog: CatalogSchema | None,
+    progress: Progress,
 ) -> Iterator[LakeWriter]:
-    """Opens a lake: locks it, creates missing tables, finishes runs that were killed."""
-    in_catalog = settings.sink == CATALOG
-    intents = catalog_lake.CatalogIntents(on_demand, address) if in_catalog else Intents(address)
+    """Opens a lake: locks it, creates missing tables, finishes runs that were killed.
+
+    catalog: the schema of a lake in a catalog, else None.
+    """
+    intents = Intents(address) if catalog is None else CatalogIntents(catalog)
     with intents.lock():
-        lake: LakeWriter
-        if in_catalog:
-            if not catalog_lake.lake_exists(on_demand.spark, address):
-                catalog_lake.create_lake(on_demand.spark, address)
-            make_views(on_demand.spark, catalog_lake.quoted(address))
-            lake = catalog_lake.CatalogLake(on_demand, address, intents, app_id)
-        else:
-            create_tables(address)
-            if settings.catalog_schema:
-                register_in_catalog(on_demand.spark, address, settings.catalog_schema)
-            lake = LakeWriter(on_demand, address, intents, app_id)
-        lake.recover()
+        with progress.phase("opening the lake"):
+            lake: LakeWriter
+            if catalog is not None:
+                if not catalog.has_lake():
+                    catalog.create_lake()
+                elif not _views(catalog).are_of_this_release(catalog.described):
+                    _views(catalog).add_columns()
+                lake = CatalogLake(on_demand, address, intents, app_id)
+            else:
+                create_tables(address)
+                if settings.catalog_schema:
+                    register_in_catalog(on_demand.spark, address, settings.catalog_schema)
+                lake = LakeWriter(on_demand, address, intents, app_id)
+            lake.recover()
         yield lake
 
 
@@ -218,9 +239,10 @@ def _run_all(
         warnings.update(plan.warnings)
     unreadable, changed = {**listing.unreadable, **plan.unreadable}, dict[str, str]()
     progress.planned, progress.planned_bytes = plan.planned, plan.new_bytes
-    _note_left_out(lake, plan, options, settings.max_files_per_run)
-    if work.landed is None:  # landed bytes: their ingest stored them
-        store_log_starts(lake, listing, options)
+    with progress.phase("noting log starts"):
+        _note_left_out(lake, plan, options, settings.max_files_per_run)
+        if work.landed is None:  # landed bytes: their ingest stored them
+            store_log_starts(lake, listing, options)
     pace = Pace(settings.max_bytes_per_run)
     for segments in plan.runs(settings.max_files_per_run, lambda: pace.limit):
         began = time.monotonic()
@@ -236,7 +258,8 @@ def _run_all(
         changed |= decoded.changed
         unreadable |= decoded.unreadable
     rest = plan.obsolete.rest()  # no run replaces it
-    drop(lake, rest, options.run_id)
+    with progress.phase("committing"):
+        drop(lake, rest, options.run_id)
     plan.obsolete.done([], [], rest)
     warnings.update(_left_segments("changed while it was read, left for the next run", changed))
     warnings.update(plan.obsolete.warnings())
@@ -247,9 +270,10 @@ def _run_all(
     in_part, summary.undecoded = plan.known_in_part()
     summary.in_part += in_part
     if work.finds_missing:
-        rows = ledger_of_logs(lake, plan, has_changed)
-        summary.missing = find_missing(lake, listing, rows, options)
-        summary.tails = tails_of(rows)
+        with progress.phase("finding missing offsets"):
+            rows = ledger_of_logs(lake, plan, has_changed)
+            summary.missing = find_missing(lake, listing, rows, options)
+            summary.tails = tails_of(rows)
     if settings.with_indexes:
         with progress.phase("indexes"):
             write_indexes(lake, listing.segments, summary.run_id)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipelines.execute.decode import ARROW, Decoded, Runner, StageLoop, staging_name
+from pipelines.execute.decode import ARROW, Decoded, Runner, StageLoop
 from pipelines.execute.slice_rows import ReportRow
 from pipelines.execute.verdicts import Verdict, shortened
+from pipelines.lake.catalog_lake import staging_name
 from pipelines.lake.intents import Intent, Place
 from pipelines.plan import ledger
 from pipelines.plan.landed import Landed
@@ -58,7 +59,7 @@ class Lander(Runner):
                 return landed
             rows = self.reader.rows(self._slices(segments))
             chunks = rows.mapInArrow(protocol.stage("read_raw", self.options), schema.RAW_SEGMENTS.ddl())
-            intent = replace(self._intent(segments, version), staged=staging_name(self.lake, version))
+            intent = replace(self._intent(segments, version), staged=staging_name(self.lake.app_id, version))
             try:
                 with self.progress.stage("landing", segments, self.reader.finished_share()):
                     self.catalog.commit_frames(intent, {schema.RAW_SEGMENTS: chunks})

@@ -5,34 +5,31 @@ the commits is that of ``pipelines.lake.commit``, and each replaces rows and add
 REPLACE WHERE``). What differs is a run that was killed: the history of a table tells whether it has the run's
 commit. If the first table does not, nothing was committed; else the others get theirs of staged rows.
 
-Intents are rows of ``unfinished_runs``, staged rows are tables. Nothing keeps two jobs apart.
+The intent of a run is a row of a table that goes with the run, and that has its staged rows, too. Nothing
+keeps two jobs apart.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
+import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
-from pipelines.lake.address import (
-    SCHEMA_VERSION,
-    VERSION_PROPERTY,
-    refuse_commits_by_spark,
-    sql_name,
-    sql_string,
-)
+from pipelines.lake import transactions
+from pipelines.lake.address import sql_name, sql_string
+from pipelines.lake.catalog_schema import CatalogSchema
 from pipelines.lake.commit import LakeWriter
 from pipelines.lake.committed import marked
-from pipelines.lake.create import LEDGER_LAST, properties
 from pipelines.lake.intents import Intent, Intents, Place
 from pipelines.lake.published import INGEST_APP, USER_METADATA, Commit, of_entry
 from pipelines.lake.superseded import delete_predicate
@@ -40,43 +37,21 @@ from pipelines.lake.transactions import Outcome
 from pipelines.plan import ledger
 from pipelines.plan.ledger import Partition
 from pipelines.plan.slices import Segment
-from udfs.format.report_tables import READ_BY_VIEWS
-from udfs.format.schema import (
-    BATCHES,
-    QUARANTINE,
-    RAW_SEGMENTS,
-    RECORDS,
-    SEGMENTS,
-    TRANSACTIONS,
-    Table,
-    columns,
-)
-from udfs.source.store import scheme_of
-from udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW
+from udfs.format.report_tables import CHECKPOINTS
+from udfs.format.schema import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS, SEGMENTS, TRANSACTIONS, Table
+from udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW, STAGED_SCHEMA
 
-UNFINISHED = Table(
-    "unfinished_runs",
-    "What runs that have not ended are going to commit",
-    (),
-    columns(
-        ("app_id", "string", "Who writes: the job that decodes, or the one that lands bytes"),
-        ("version", "bigint", "Number of the run"),
-        ("intent", "string", "All that it commits, as JSON"),
-    ),
-)
-_STAGED = "staged_rows_"
+_STAGED, _INTENT = "staged_rows_", "intent"
+# Small tables of which a job reads all rows, several times
+_KEPT = (SEGMENTS, CHECKPOINTS)
+# Column of the ledger that counts a segment's rows in a table
+_COUNTS = {RECORDS: "records", BATCHES: "batches", QUARANTINE: "damaged"}
+_NUMBER = "number_of_row"
 _STAGED_ROWS = ((BATCHES, BATCH_ROW), (QUARANTINE, DAMAGE_ROW))
 # Hadoop's names of the levels 1 to 9 of gzip
 _GZIP_LEVELS = "BEST_SPEED TWO THREE FOUR FIVE SIX SEVEN EIGHT BEST_COMPRESSION"
 _CHANGES = "kafka_log_lake_ledger_changes"
 _SAID = "spark.databricks.delta.commitInfo.userMetadata"
-# The catalog of Delta for Spark as it is published; that of Databricks is another one
-_PUBLISHED_DELTA = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-
-
-def quoted(schema: str) -> str:
-    """A schema, or catalog.schema, as SQL names it."""
-    return ".".join(map(sql_name, schema.split(".")))
 
 
 def spark_condition(where: str) -> str:
@@ -87,57 +62,6 @@ def spark_condition(where: str) -> str:
         return sql_name(inside) if found[0][0] == '"' else sql_string(inside.replace("''", "'"))
 
     return re.sub(r"'(?:[^']|'')*'|\"[^\"]*\"", token, where)
-
-
-def lake_exists(spark: SparkSession, schema: str) -> bool:
-    """Whether the schema holds a complete lake. Raises a UserError for another version, or one on S3."""
-    name = f"{quoted(schema)}.{SEGMENTS.name}"
-    if not spark.catalog.tableExists(name):
-        return False
-    found = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()}
-    if found.get(VERSION_PROPERTY) != str(SCHEMA_VERSION):
-        raise UserError(
-            f"{schema}.{SEGMENTS.name} is not a ledger of schema version {SCHEMA_VERSION}: "
-            "name another schema"
-        )
-    _refuse_s3(spark, schema)
-    return True
-
-
-def _refuse_s3(spark: SparkSession, schema: str) -> None:
-    """Raises a UserError for a schema on S3 where Delta's own log store would make the commits.
-
-    One that is configured, such as ``io.delta.storage.S3DynamoDBLogStore``, is the user's choice.
-    """
-    catalog = schema.rpartition(".")[0] or spark.catalog.currentCatalog()
-    if spark.conf.get(f"spark.sql.catalog.{catalog}", None) != _PUBLISHED_DELTA:
-        return
-    location = spark.catalog.getDatabase(quoted(schema)).locationUri or ""
-    stores = ("spark.delta.logStore.class", f"spark.delta.logStore.{scheme_of(location)}.impl")
-    if not any(spark.conf.get(name, None) for name in stores):
-        instead = "use --sink arrow with --catalog-schema, or set spark.delta.logStore.s3a.impl to a safe one"
-        refuse_commits_by_spark(location, "--sink catalog", instead)
-
-
-def create_lake(spark: SparkSession, schema: str) -> None:
-    """Creates the schema and the tables of a lake where they are missing; the ledger last."""
-    spark.sql(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
-    _refuse_s3(spark, schema)
-    for table in (UNFINISHED, *READ_BY_VIEWS, *LEDGER_LAST):
-        create_table(spark, schema, table)
-
-
-def create_table(spark: SparkSession, schema: str, table: Table) -> None:
-    declared = ", ".join(
-        f"{sql_name(c.name)} {c.sql_type} COMMENT {sql_string(c.comment)}" for c in table.columns
-    )
-    partitions = ", ".join(map(sql_name, table.partitioned_by))
-    values = ", ".join(f"{sql_string(k)} = {sql_string(v)}" for k, v in properties(table).items())
-    spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {quoted(schema)}.{sql_name(table.name)} ({declared}) USING delta "
-        + (f"PARTITIONED BY ({partitions}) " if partitions else "")
-        + f"COMMENT {sql_string(table.comment)} TBLPROPERTIES ({values})"
-    )
 
 
 def writing_conf(settings: Settings) -> dict[str, str]:
@@ -156,53 +80,75 @@ def writing_conf(settings: Settings) -> dict[str, str]:
     return conf
 
 
+def staging_name(app_id: str, version: int) -> str:
+    """The name of what Spark writes of a run before it is committed."""
+    return f"{app_id}-{version:010d}.staged"
+
+
+def _staged_table(name: str) -> str:
+    return _STAGED + re.sub(r"[^a-z0-9]", "_", name)
+
+
+def _places(rows: pa.Table, where: str) -> pa.Array:
+    """The numbers of the rows that meet a condition of deltalake's SQL."""
+    numbered = rows.append_column(_NUMBER, pa.array(range(rows.num_rows), pa.int64()))
+    return duckdb.from_arrow(numbered).filter(where).project(_NUMBER).to_arrow_table().column(0)
+
+
 class CatalogIntents(Intents):
-    """Intents as rows of the table ``unfinished_runs``, staged rows as tables of the schema."""
+    """Intents as rows of tables of staged rows. A run that has not ended has such a table, and no other."""
 
-    def __init__(self, on_demand: SparkOnDemand, schema: str) -> None:
-        self._on_demand, self._schema = on_demand, schema
+    def __init__(self, schema: CatalogSchema) -> None:
+        self.schema = schema
         self.lease = None
-
-    @property
-    def _spark(self) -> SparkSession:
-        return self._on_demand.spark
-
-    @property
-    def _table(self) -> str:
-        return f"{quoted(self._schema)}.{UNFINISHED.name}"
 
     @contextmanager
     def lock(self) -> Iterator[None]:
         yield
 
-    def _texts(self) -> Iterator[bytes]:
-        return (row["intent"].encode() for row in self._spark.table(self._table).select("intent").collect())
+    def pending(self) -> list[Intent]:
+        found = []
+        for table in sorted(self._tables()):
+            rows = self.schema.spark.table(self.schema.path(table)).where(F.col("kind") == _INTENT)
+            texts = [row["payload"].encode() for row in rows.select("payload").collect()]
+            # one that is taken back has two rows; without any nothing was committed
+            found += sorted(map(Intent.from_json, texts), key=lambda one: one.taken_back)[-1:]
+        return sorted(found, key=lambda one: (one.app_id, one.version))
 
     def write(self, intent: Intent) -> None:
-        row = {"app_id": [intent.app_id], "version": [intent.version], "intent": [intent.to_json().decode()]}
-        made = self._spark.createDataFrame(pa.table(row, UNFINISHED.arrow_schema()))
-        made.writeTo(self._table).append()
+        row = {"group_id": -1, "kind": _INTENT, "payload": intent.to_json().decode()}
+        made = pa.Table.from_pylist([row], schema=STAGED_SCHEMA)
+        self.stage(self.schema.spark.createDataFrame(made), staging_name(intent.app_id, intent.version))
 
     def remove(self, intent: Intent) -> None:
-        if intent.staged:
-            self.remove_staged(intent.staged)
-        self._spark.sql(
-            f"DELETE FROM {self._table} WHERE app_id = {sql_string(intent.app_id)} "
-            f"AND version = {int(intent.version)}"
-        )
+        self.remove_staged(staging_name(intent.app_id, intent.version))
 
-    def staged_table(self, name: str) -> str:
-        """The table of staged rows."""
-        return f"{quoted(self._schema)}.{sql_name(_STAGED + re.sub(r'[^a-z0-9]', '_', name))}"
+    def stage(self, rows: DataFrame, name: str) -> None:
+        """Adds rows of STAGED_DDL to a table of staged rows."""
+        table = _staged_table(name)
+        rows.write.format("delta").mode("append").saveAsTable(self.schema.path(table))
+        self.schema.names.add(table)
+
+    def staged(self, name: str) -> DataFrame:
+        """Staged rows, columns of STAGED_DDL."""
+        return self.schema.spark.table(self.schema.path(_staged_table(name)))
 
     def remove_staged(self, name: str) -> None:
-        """Drops the table of staged rows, if it is there."""
-        self._spark.sql(f"DROP TABLE IF EXISTS {self.staged_table(name)}")
+        """Drops a table of staged rows, if it is there."""
+        self._drop(_staged_table(name))
 
-    def staged_names(self) -> list[str]:
-        """The names of the tables of staged rows that are there."""
-        found = self._spark.sql(f"SHOW TABLES IN {quoted(self._schema)} LIKE '{_STAGED}*'").collect()
-        return [row["tableName"].removeprefix(_STAGED) for row in found]
+    def remove_all_staged(self) -> None:
+        """Drops the tables of staged rows that are there."""
+        for table in self._tables():
+            self._drop(table)
+
+    def _tables(self) -> list[str]:
+        return [name for name in self.schema.names if name.startswith(_STAGED)]
+
+    def _drop(self, table: str) -> None:
+        if table in self.schema.names:
+            self.schema.spark.sql(f"DROP TABLE IF EXISTS {self.schema.path(table)}")
+            self.schema.names.discard(table)
 
     def holds(self, paths: Sequence[str]) -> bool:
         """True: intents of a catalog name no files, which are Spark's."""
@@ -217,9 +163,10 @@ class CatalogLake(LakeWriter):
 
     intents: CatalogIntents
 
-    def __init__(self, on_demand: SparkOnDemand, schema: str, intents: Intents, app_id: str) -> None:
-        super().__init__(on_demand, schema, intents, app_id)
+    def __init__(self, on_demand: SparkOnDemand, address: str, intents: Intents, app_id: str) -> None:
+        super().__init__(on_demand, address, intents, app_id)
         self._frames: Mapping[Table, DataFrame] = {}
+        self._kept: dict[str, pa.Table] = {}  # table of _KEPT -> columns of all its rows
         self._is_recovering = False
 
     @property
@@ -227,13 +174,26 @@ class CatalogLake(LakeWriter):
         return self._on_demand.spark
 
     def path(self, table: str) -> str:
-        return f"{quoted(self.address)}.{sql_name(table)}"
+        return self.intents.schema.path(table)
 
     def table(self, name: str) -> DataFrame:
         return self._spark.table(self.path(name))
 
     def read(self, table: Table, columns: Iterable[str], where: str = "") -> pa.Table:
         names = list(columns)
+        if table not in _KEPT:
+            return self._read(table, names, where)
+        rows = self._all_rows(table, names)
+        return rows.take(_places(rows, where)).select(names) if where else rows.select(names)
+
+    def _all_rows(self, table: Table, names: Collection[str]) -> pa.Table:
+        """Columns of all rows of a table of _KEPT, read once."""
+        kept = self._kept.get(table.name)
+        if kept is None or not {*names} <= {*kept.schema.names}:
+            kept = self._kept[table.name] = self._read(table, names, "")
+        return kept
+
+    def _read(self, table: Table, names: Collection[str], where: str) -> pa.Table:
         rows = self.table(table.name)
         rows = rows.where(spark_condition(where)) if where else rows
         schema = table.arrow_schema()
@@ -243,36 +203,28 @@ class CatalogLake(LakeWriter):
         """The segments as they are: only Spark can read the files of a catalog's table."""
         return list(segments)
 
-    def with_transactions(self) -> set[Partition]:
-        rows = self.table(TRANSACTIONS.name).select("topic", "partition").distinct().collect()
-        return {(row["topic"], row["partition"]) for row in rows}
+    def transactions_of(self, partitions: Collection[Partition]) -> pa.Table:
+        return transactions.stored(self.read, partitions)
 
     def add_rows(self, table: Table, rows: pa.Table) -> None:
-        create_table(self._spark, self.address, table)
+        self.intents.schema.create_table(table)
         writer = self._spark.createDataFrame(rows).writeTo(self.path(table.name))
         writer.option("mergeSchema", "true").append()
+        self._kept.pop(table.name, None)
 
     def replace_report_rows(self, table: Table, rows: pa.Table, where: str) -> None:
-        create_table(self._spark, self.address, table)
+        self.intents.schema.create_table(table)
         writer = self._spark.createDataFrame(rows).writeTo(self.path(table.name))
         writer.overwrite(F.expr(spark_condition(where)))
 
     def has(self, table: Table) -> bool:
-        return self._spark.catalog.tableExists(self.path(table.name))
-
-    def stage(self, rows: DataFrame, name: str) -> None:
-        """Adds rows of STAGED_DDL to a table of staged rows."""
-        rows.write.format("delta").mode("append").saveAsTable(self.intents.staged_table(name))
-
-    def staged(self, name: str) -> DataFrame:
-        """Staged rows, columns of STAGED_DDL."""
-        return self._spark.table(self.intents.staged_table(name))
+        return table.name in self.intents.schema.names
 
     def _staged_frames(self, intent: Intent) -> dict[Table, DataFrame]:
         """The staged rows that an intent commits."""
         if not intent.staged or intent.app_id == INGEST_APP:
             return {}
-        rows = self.staged(intent.staged).where(~F.col("group_id").isin(intent.dropped_groups))
+        rows = self.intents.staged(intent.staged).where(~F.col("group_id").isin(intent.dropped_groups))
         return {table: rows.where(F.col("kind") == kind).select(f"{kind}.*") for table, kind in _STAGED_ROWS}
 
     def catch_up(self, table: Table) -> None:
@@ -298,8 +250,7 @@ class CatalogLake(LakeWriter):
 
     def recover(self) -> None:
         super().recover()
-        for name in self.intents.staged_names():
-            self.intents.remove_staged(name)
+        self.intents.remove_all_staged()
 
     def _recover(self, intent: Intent) -> None:
         self._is_recovering = True
@@ -309,6 +260,7 @@ class CatalogLake(LakeWriter):
         else:
             super()._recover(intent)
         self._is_recovering = False
+        self._kept.clear()
 
     def restore(self, table: Table, version: int, intent: Intent) -> None:
         said = marked(intent, undone=True)[USER_METADATA]
@@ -329,8 +281,21 @@ class CatalogLake(LakeWriter):
             raise
 
     def replace_rows(self, table: Table, intent: Intent) -> None:
+        if not self._changes(table, intent):
+            return
         frames = {**self._frames, **self._staged_frames(intent)}
         self._overwrite(table, frames.get(table), intent.places, intent)
+
+    def _changes(self, table: Table, intent: Intent) -> bool:
+        """Whether a run adds rows to a table or removes some, by the ledger before it and after it."""
+        count = _COUNTS.get(table)
+        if count is None or intent.cut:
+            return True
+        known = self._all_rows(SEGMENTS, ledger.NAMES)
+        put = pa.array([row.segment for row in intent.put], pa.string())
+        was = known.filter(pc.is_in(known.column("segment"), put))
+        now = any(getattr(row, count) for row in (*intent.put, *intent.drop))
+        return now or bool(pc.sum(was.column(count)).as_py())
 
     def replace_logs(self, rows: pa.Table, logs: list[Place], intent: Intent) -> None:
         self._overwrite(TRANSACTIONS, self._spark.createDataFrame(rows), logs, intent)
@@ -357,3 +322,8 @@ class CatalogLake(LakeWriter):
                 f"VALUES ({', '.join(f'new.{name}' for name in names)})"
             )
         self._spark.catalog.dropTempView(_CHANGES)
+        known = self._kept.get(SEGMENTS.name)
+        if known is not None:
+            others = known.filter(pc.invert(pc.is_in(known.column("segment"), changes.column("segment"))))
+            new = ledger.to_arrow(intent.put).select(known.schema.names)
+            self._kept[SEGMENTS.name] = pa.concat_tables([others, new])

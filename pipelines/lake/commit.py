@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -77,11 +77,11 @@ class LakeWriter(CommittedTables):
         """Columns of a table, read in this process. where: a condition on rows, "" for all."""
         return read_rows(self._open(table.name), table.arrow_schema(), columns, where)
 
-    def with_transactions(self) -> set[Partition]:
-        """The topic-partitions that have rows in ``transactions``. Most logs have none."""
+    def transactions_of(self, partitions: Collection[Partition]) -> pa.Table:
+        """The rows of ``transactions`` of some topic-partitions. Most logs have none."""
         files = data_files(self._open(schema.TRANSACTIONS.name))
         columns = (files.column(f"partition.{name}").to_pylist() for name in ("topic", "partition"))
-        return set(zip(*columns, strict=True))
+        return transactions.stored(self.read, {*zip(*columns, strict=True)}.intersection(partitions))
 
     def chunks_of_run(self, run_id: str) -> pa.Table:
         """The chunks that a run landed, without their content."""
@@ -253,14 +253,18 @@ class LakeWriter(CommittedTables):
 
     def _replace_transactions(self, intent: Intent) -> Outcome:
         """Commits ``transactions`` of the logs whose transactions the run changes."""
-        affected = intent.partitions & (self.with_transactions() | {*intent.transactional})
+        stored = self.transactions_of(intent.partitions)
+        had = zip(*(stored.column(name).to_pylist() for name in transactions.OF_ROWS), strict=True)
+        affected = intent.partitions & {*had, *intent.transactional}
         if not affected:
             return Outcome()
         gone = {row.segment for row in intent.drop}
         known = ledger.rows(self.ledger(sql_in("topic", (topic for topic, _ in affected))))
         after = {r.segment: r for r in known if r.log[:2] in affected and r.segment not in gone}
         after |= {row.segment: row for row in intent.put if row.log[:2] in affected}
-        rows, changed, outcome = transactions.compute(self.read, affected, ledger.to_arrow(after.values()))
+        rows, changed, outcome = transactions.compute(
+            self.read, affected, ledger.to_arrow(after.values()), stored
+        )
         if changed:
             self.replace_logs(rows, [Place(*log) for log in sorted(changed)], intent)
         return outcome

@@ -55,24 +55,32 @@ class Outcome:
 Read = Callable[[Table, Iterable[str], str], pa.Table]
 
 
+def stored(read: Read, partitions: Collection[Partition]) -> pa.Table:
+    """The rows of the table ``transactions`` of some topic-partitions."""
+    return rows_of(read, TRANSACTIONS, _COLUMNS, partitions)
+
+
 def compute(
-    read: Read, partitions: Collection[Partition], ledger: pa.Table
+    read: Read, partitions: Collection[Partition], ledger: pa.Table, before: pa.Table
 ) -> tuple[pa.Table, set[Log], Outcome]:
     """The transactions of some topic-partitions: rows of the logs that differ from the table, these logs, and
     what is uncertain in all of them.
 
     read: reads rows of the lake. ledger: their rows of ``segments``, as they will be after the run.
+    before: their rows of ``transactions``.
     """
     database = duckdb.connect(config={"threads": "2"})
     try:
         sound = f"is_transactional AND {COUNTED}"
         files = files_of(ledger)
         batches = rows_of(read, BATCHES, (*OF_ROWS, *BATCH_COLUMNS), partitions, sound)
-        damage = rows_of(read, QUARANTINE, (*OF_ROWS, *PLACE_COLUMNS), partitions)
+        damaged = ledger.filter(pc.greater(ledger.column("damaged"), 0))
+        places = {*zip(*(damaged.column(name).to_pylist() for name in OF_ROWS), strict=True)}
+        damage = rows_of(read, QUARANTINE, (*OF_ROWS, *PLACE_COLUMNS), places)
         found = transactions_of(files, known_rows(files, batches), known_rows(files, damage))
         database.register("found", found.select(_COLUMNS))
         database.execute("CREATE TABLE computed AS FROM found")
-        database.register("stored", rows_of(read, TRANSACTIONS, _COLUMNS, partitions))
+        database.register("stored", before)
         database.execute(f"CREATE TABLE changed AS {_DIFFERENT_LOGS}")
         changed = set(database.execute(f"SELECT {_OF_LOGS} FROM changed").fetchall())
         query = f"SELECT {', '.join(_COLUMNS)} FROM computed SEMI JOIN changed USING ({_OF_LOGS})"
@@ -88,6 +96,8 @@ def rows_of(
     read: Read, table: Table, columns: Collection[str], partitions: Collection[Partition], where: str = ""
 ) -> pa.Table:
     """Columns of a table's rows in some topic-partitions."""
+    if not partitions:
+        return table.arrow_schema().empty_table().select(columns)
     numbers = ", ".join(str(int(number)) for number in sorted({number for _, number in partitions}))
     condition = f'{sql_in("topic", (topic for topic, _ in partitions))} AND "partition" IN ({numbers})'
     rows = read(table, columns, f"{condition} AND {where}" if where else condition)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -18,7 +19,17 @@ from pipelines.command.driver import spark_errors
 from pipelines.command.errors import UserError, one_line
 from pipelines.command.session import configured
 from pipelines.functions.register import register_functions, register_internal_topics, register_typed
-from pipelines.lake.address import open_lake, open_log, sql_name, sql_string, sql_table, table_path, tables_of
+from pipelines.lake.address import (
+    SCHEMA_VERSION,
+    VERSION_PROPERTY,
+    open_lake,
+    open_log,
+    sql_name,
+    sql_string,
+    sql_table,
+    table_path,
+    tables_of,
+)
 from pipelines.lake.create import create_table
 from pipelines.lake.published import published_tables
 from pipelines.source.delta import few_rows
@@ -29,49 +40,73 @@ from udfs.format.report_tables import CHECKPOINTS, READ_BY_VIEWS, REPORT_TABLES
 from udfs.format.schema import QUARANTINE, SEGMENTS, TABLES, TRANSACTIONS, Column
 from udfs.functions.typed import PAYLOAD
 
+_VIEWS_PROPERTY = "kafka_log_lake.views"
+_READ = "|".join([*(table.name for table in (*TABLES, *READ_BY_VIEWS)), *(view.name for view in VIEWS)])
 
-def permanent_views(schema: str, there: Collection[str] = ()) -> Iterator[str]:
+
+def permanent_views(begin: str) -> Iterator[str]:
     """SQL statements that create the views in a schema of a catalog, next to the tables.
 
-    schema: a quoted name. there: names of views that are left out. The statements qualify all names, because
+    begin: of all names, such as the quoted schema and a dot. The statements qualify all names, because
     temporary views may have the same names. A view of sessions alone has no rows there, and what a function
     in Python gives is null.
     """
-    names = "|".join([*(table.name for table in (*TABLES, *READ_BY_VIEWS)), *(view.name for view in VIEWS)])
-    empty = {view.name: _no_rows(view.columns) for view in SESSION_VIEWS if view.in_session_only}
-    for view in (view for view in VIEWS if view.name not in there):
-        select = re.sub(rf"\b(FROM|JOIN) ({names})\b", rf"\1 {schema}.\2", view.select)
-        select = re.sub(
-            rf"\b(FROM|JOIN) ({'|'.join(empty)})\b", lambda found: f"{found[1]} ({empty[found[2]]})", select
-        )
-        yield from view.statements("", _without_python(select), f"{schema}.")
+    for view in VIEWS:
+        yield from _permanent(view, begin)
 
 
-def make_views(spark: SparkSession, schema: str) -> None:
-    """Creates in a schema of a catalog the views that are missing; all of them if another release made them.
+def _permanent(view: View, begin: str) -> Iterator[str]:
+    empty = {one.name: _no_rows(one.columns) for one in SESSION_VIEWS if one.in_session_only}
+    select = re.sub(rf"\b(FROM|JOIN) ({_READ})\b", rf"\1 {begin}\2", view.select)
+    select = re.sub(
+        rf"\b(FROM|JOIN) ({'|'.join(empty)})\b", lambda found: f"{found[1]} ({empty[found[2]]})", select
+    )
+    return view.statements("", _without_python(select), begin)
 
-    Spark takes a minute for all. A property of the schema has the digest of the statements that made them.
+
+class PermanentViews:
+    """The views of a lake in a schema of a catalog.
+
+    schema: as SQL names it. begin: see ``permanent_views``. ending: of the names of the schema's properties.
+    described: what DESCRIBE SCHEMA EXTENDED gives. One property has the digest of the statements that made
+    the views.
     """
-    digest = hashlib.sha256("\n".join(permanent_views(schema)).encode()).hexdigest()
-    there: set[str] = set()
-    if digest not in str(spark.sql(f"DESCRIBE SCHEMA EXTENDED {schema}").collect()):
-        _add_columns(spark, schema)
-    else:
-        found = spark.sql(f"SHOW VIEWS IN {schema}").where("NOT isTemporary")
-        there = {row["viewName"] for row in found.collect()}
-    for statement in permanent_views(schema, there):
-        spark.sql(statement)
-    spark.sql(f"ALTER SCHEMA {schema} SET DBPROPERTIES ('kafka_log_lake.views' = '{digest}')")
 
+    def __init__(self, spark: SparkSession, schema: str, begin: str, ending: str = "") -> None:
+        self._spark, self._schema, self._begin, self._ending = spark, schema, begin, ending
+        digest = hashlib.sha256("\n".join(permanent_views(begin)).encode()).hexdigest()
+        self._made = (f"{_VIEWS_PROPERTY}{ending}", digest)
 
-def _add_columns(spark: SparkSession, schema: str) -> None:
-    """Adds the columns that views read and that tables of an earlier release do not have."""
-    for table in READ_BY_VIEWS:
-        there = {name.lower() for name in spark.table(f"{schema}.{table.name}").columns}
-        new = [c for c in table.columns if c.name.lower() not in there]
-        if new:
-            added = ", ".join(f"{sql_name(c.name)} {c.sql_type} COMMENT {sql_string(c.comment)}" for c in new)
-            spark.sql(f"ALTER TABLE {schema}.{table.name} ADD COLUMNS ({added})")
+    def are_of_this_release(self, described: Mapping[str, str]) -> bool:
+        """Whether this release has made them."""
+        return f"({','.join(self._made)})" in described.get("Properties", "")
+
+    def create(self, described: Mapping[str, str], there: Collection[str]) -> None:
+        """Creates those that are missing; all of them if another release made them: that takes half a minute.
+
+        there: names of what the schema has.
+        """
+        are_ours = self.are_of_this_release(described)
+        missing = {view.name for view in VIEWS if view.has_defaults}.difference(there)
+        if are_ours and not missing:
+            return
+        views = [view for view in VIEWS if view.name in missing] if are_ours else VIEWS
+        _create_views(views, lambda view: _permanent(view, self._begin), self._spark.sql)
+        noted = {**dict([self._made]), f"{VERSION_PROPERTY}{self._ending}": str(SCHEMA_VERSION)}
+        values = ", ".join(f"{sql_string(name)} = {sql_string(value)}" for name, value in noted.items())
+        self._spark.sql(f"ALTER SCHEMA {self._schema} SET DBPROPERTIES ({values})")
+
+    def add_columns(self) -> None:
+        """Adds the columns that they read and that tables of an earlier release do not have."""
+        for table in READ_BY_VIEWS:
+            name = f"{self._begin}{table.name}"
+            there = {column.lower() for column in self._spark.table(name).columns}
+            new = [c for c in table.columns if c.name.lower() not in there]
+            if new:
+                added = ", ".join(
+                    f"{sql_name(c.name)} {c.sql_type} COMMENT {sql_string(c.comment)}" for c in new
+                )
+                self._spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({added})")
 
 
 def _without_python(select: str) -> str:
@@ -159,7 +194,8 @@ def register(
     register_functions(spark, text)
     register_internal_topics(spark, text)
     register_typed(spark, address, text)
-    _create_views(spark, views)
+    with configured(spark, _KEPT_PLANS):
+        _create_views(views, lambda view: view.statements("TEMPORARY", view.select), partial(_create, spark))
 
 
 def _planned(view: View, tables: Collection[str]) -> View:
@@ -171,36 +207,40 @@ def _planned(view: View, tables: Collection[str]) -> View:
     return replace(view, select=_no_rows(view.columns))
 
 
-def _create(spark: SparkSession, name: str, creation: str) -> None:
+def _create(spark: SparkSession, creation: str) -> None:
     """Creates a view, or its function where the session does not have it: Spark takes as long for both.
 
     A function is kept as its text, so it reads the views that the session has when it is called.
     """
-    if not creation.startswith("CREATE OR REPLACE TEMPORARY FUNCTION"):
+    function = re.match(r"CREATE OR REPLACE TEMPORARY FUNCTION (\w+)", creation)
+    if function is None:
         spark.sql(creation)
         return
+    name = function[1]
     made, digest = f"kafka_log_lake.function.{name}", hashlib.sha256(creation.encode()).hexdigest()
     if spark.conf.get(made, "") != digest or not spark.catalog.functionExists(name):
         spark.sql(creation)
         spark.conf.set(made, digest)
 
 
-def _create_views(spark: SparkSession, views: Iterable[View]) -> None:
+def _create_views(
+    views: Iterable[View], statements: Callable[[View], Iterable[str]], create: Callable[[str], object]
+) -> None:
     """Creates views, each once those are there that it reads: Spark analyzes several at a time.
 
     views: each after those that it reads, so that none waits for one that no thread has begun.
     """
     made: dict[str, Future[None]] = {}
 
-    def create(view: View, read: list[Future[None]]) -> None:
+    def create_one(view: View, read: list[Future[None]]) -> None:
         for one in read:
             one.result()
-        for creation in view.statements("TEMPORARY", view.select):
-            _create(spark, view.name, creation)
+        for statement in statements(view):
+            create(statement)
 
-    with configured(spark, _KEPT_PLANS), ThreadPoolExecutor(_VIEWS_AT_ONCE) as threads:
+    with ThreadPoolExecutor(_VIEWS_AT_ONCE) as threads:
         for view in views:
-            made[view.name] = threads.submit(create, view, [made[name] for name in view.reads(made)])
+            made[view.name] = threads.submit(create_one, view, [made[name] for name in view.reads(made)])
         for one in made.values():
             one.result()
 
@@ -226,7 +266,12 @@ def register_in_catalog(spark: SparkSession, address: str, schema: str) -> None:
             create_table(address, table)
         for table in tables_of(address):
             _register_table(spark, f"{prefix}.{sql_name(table.name)}", table_path(address, table.name))
-        make_views(spark, prefix)
+        described = dict(map(tuple, spark.sql(f"DESCRIBE SCHEMA EXTENDED {prefix}").collect()))
+        views = PermanentViews(spark, prefix, f"{prefix}.")
+        if not views.are_of_this_release(described):
+            views.add_columns()
+        there = spark.sql(f"SHOW VIEWS IN {prefix}").where("NOT isTemporary").collect()
+        views.create(described, {row["viewName"] for row in there})
     except spark_errors() as error:
         raise UserError(f"--catalog-schema: cannot register in {schema}: {one_line(error)}") from None
 

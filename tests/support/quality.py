@@ -88,7 +88,8 @@ def add_logs(
     table = ledger.to_arrow(ledger_rows)
     write_deltalake(table_path(lake, "segments"), table, mode="append")
     places = {(topic, partition) for topic in logs}
-    found = transactions.compute(reader(lake), places, table.cast(ledger.SCHEMA))[0].to_pylist()
+    before = transactions.stored(reader(lake), places)
+    found = transactions.compute(reader(lake), places, table.cast(ledger.SCHEMA), before)[0].to_pylist()
     insert(lake, TRANSACTIONS.name, found)
 
 
