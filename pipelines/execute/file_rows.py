@@ -32,6 +32,12 @@ _COPIES = 12  # of one value in Spark's heap, as measured
 _SMALL = 64 << 20  # of which the heap that Spark has by default holds these copies
 _ROW_ORDER = ("group_id", "partition_dir", "file_base_offset", "segment", "start", "chunk_position")
 _CODEC = "org.apache.hadoop.io.compress.PassthroughCodec"
+# The second is the name that Hadoop's own client has, whose libraries are renamed, and with them this setting
+_CODEC_SUFFIX = (
+    "io.compress.passthrough.extension",
+    "org.apache.hadoop.shaded.io.compress.passthrough.extension",
+)
+_LINE = 1 << 20  # bytes that a line may always have: more than end a file unseen
 
 
 @dataclass(frozen=True)
@@ -118,7 +124,8 @@ class FileRows:
         """Rows with the bytes of files, chunk after chunk. ``text`` changes no byte of a line.
 
         Each file is read by one task, in order: ``text`` does not split what is compressed, so the files are
-        declared as compressed, by a codec that changes nothing.
+        declared as compressed, by a codec that changes nothing. A file that Spark splits all the same has no
+        size, so that it is left.
         """
         by_suffix: dict[str, list[Slice]] = defaultdict(list)
         for one in slices:
@@ -132,15 +139,17 @@ class FileRows:
                     **{
                         "lineSep": SEPARATOR.decode(),
                         "io.compression.codecs": _CODEC,
-                        "io.compress.passthrough.extension": suffix,
-                        "mapreduce.input.linerecordreader.line.maxlength": str(self.max_content),
+                        "mapreduce.input.linerecordreader.line.maxlength": str(max(self.max_content, _LINE)),
+                        **dict.fromkeys(_CODEC_SUFFIX, suffix),
                     }
                 )
             )
             lines = self._load(reader, some)
             if lines is not None:
-                place = [F.col(f"_metadata.{name}") for name in ("file_path", "file_size")]
-                values = lines.select(*place, F.col("value").cast("binary"))
+                size = F.col("_metadata.file_size")
+                whole = F.when(F.col("_metadata.file_block_length") == size, size)
+                value = F.col("value").cast("binary")
+                values = lines.select("_metadata.file_path", whole.alias("file_size"), value)
                 frames.append(values.mapInArrow(partial(join_lines, to_arrow(some)), SLICE_DDL))
         return frames
 

@@ -1,7 +1,8 @@
 """Puts the bytes of files together again that Spark's ``text`` has read in lines.
 
 Only so does Spark read a file in parts that it alone can open. Lines may end anywhere: every byte between two
-separators is in a line as it is.
+separators is in a line as it is. Two things ``text`` does not bring: a separator that ends a file, and the
+byte-order mark of UTF-8 (three bytes) that begins one. No segment begins with that, so such a file is left.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import pyarrow as pa
 from udfs.compute import pc
 from udfs.spark.protocol import SLICE_SCHEMA, ArrowBatches
 
-# The high bytes of a base offset below 2**40, so every batch has some. More lines than batches cost little,
-# and a file without any would be one line
-SEPARATOR = b"\0\0\0"
+# The high bytes of a base offset below 2**48, so every batch has some. More lines than batches cost little;
+# a file without any would be one line. Two bytes, not three: what is missing tells a separator from a mark.
+# It overlaps itself, so only a reader from the start of the file knows which zeros are a separator's
+SEPARATOR = b"\0\0"
 _CHUNK_BYTES = 1 << 20  # at least, but for the last chunk of a file
 
 
@@ -25,8 +27,8 @@ def join_lines(slices: pa.Table, batches: ArrowBatches) -> ArrowBatches:
     """Rows of SLICE_SCHEMA with the bytes of files as chunks that follow each other.
 
     slices: one of each file, SLICE_SCHEMA without content. batches: ``file_path`` (percent-encoded),
-    ``file_size`` and ``value`` (binary) of lines, those of a file one after the other, in their order. A file
-    that does not come to its size ends in a chunk whose content is null.
+    ``file_size`` (null: Spark has split the file) and ``value`` (binary) of lines, those of a file one after
+    the other, in their order. A file that does not come to its size ends in a chunk whose content is null.
     """
     plan = {row["file"] or row["segment"]: row for row in slices.to_pylist()}
     file: _Joined | None = None
@@ -40,7 +42,7 @@ def join_lines(slices: pa.Table, batches: ArrowBatches) -> ArrowBatches:
         yield from file.end()
 
 
-def _runs(batches: ArrowBatches) -> Iterator[tuple[str, int, pa.Array]]:
+def _runs(batches: ArrowBatches) -> Iterator[tuple[str, int | None, pa.Array]]:
     """The lines of each file in each batch."""
     for batch in batches:
         paths, sizes, values = batch.columns
@@ -56,9 +58,9 @@ def _canonical(path: str) -> str:
 
 
 class _Joined:
-    """The bytes of one file, as its lines come. size: bytes of the file when Spark listed it."""
+    """The bytes of one file, as its lines come. size: bytes of the file when Spark listed it, or None."""
 
-    def __init__(self, path: str, size: int, row: dict[str, Any]) -> None:
+    def __init__(self, path: str, size: int | None, row: dict[str, Any]) -> None:
         self.path = path
         self._size, self._row = size, row
         self._parts: list[bytes] = []

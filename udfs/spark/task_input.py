@@ -152,8 +152,8 @@ def _cut(row: dict[str, Any], content: Any) -> Any:
     """
     if content is None:
         raise SourceUnreadable(
-            f"Spark did not bring its bytes from {row['chunk_position']} on: it changed, or so many of "
-            "them have no three zeros in a row that --max-content must be larger"
+            f"Spark did not bring its bytes from {row['chunk_position']} on: it changed, or is no "
+            "segment, or so many of them have no two zeros in a row that --max-content must be larger"
         )
     return content[: max(0, row["length"] - row["chunk_position"])]
 
