@@ -19,9 +19,9 @@ FUZZ_SEED ?=
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 # A change draws a third of the examples of tests that draw many
 PART := KLL_EXAMPLES=3
+TESTS := tests/unit tests/feature tests/oracle tests/property
 # The tests of the decoder alone: they start no Spark
-DECODER_TESTS := varint checksums batch_search fast_payloads segment_decoder record_columns damage damage_embedded damage_framing \
-    damage_legacy jvm_text corpus fuzz
+DECODER_TESTS := tests/unit/kernels tests/unit/decoder tests/unit/format
 
 # Real segments: every magic and codec, transactions, compaction, and files damaged by hand.
 CORPUS := tests/data/corpus
@@ -29,7 +29,7 @@ SAMPLES := v0-codec-* v1-codec-* v2-codec-* mixed-magic v2-txn-* v2-compacted v2
 DAMAGED := bitflip-* trunc-mid-* header-count-huge-* magic-3-* random-bytes-* zstd-corrupt-middle-*
 SOURCES := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAGED),--source '$(CORPUS)/hostile/$(s)')
 
-.PHONY: help setup run spark check test test-plain test-all test-bounds fuzz soak sql report report-check notebooks bench bench-full package wheel audit lint fmt clean lock
+.PHONY: help setup run spark check test test-environment test-all test-bounds fuzz soak sql report report-check notebooks bench bench-full package wheel audit lint fmt clean lock
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,9 +40,9 @@ $(PACKAGES): requirements.lock tools/setup.sh
 	@PYTHON='$(PYTHON)' tools/setup.sh
 	@touch $@
 
-$(READY): $(PACKAGES) tools/spark_ready.py udfs/compile_kernels.py conf/log4j2.properties
+$(READY): $(PACKAGES) tools/spark_ready.py udfs/decoder/compile_kernels.py conf/log4j2.properties
 	@echo "setup: compiling the kernels, resolving the Delta jars" >&2
-	@$(PY) -m udfs.compile_kernels & kernels=$$!; trap "kill $$kernels 2>/dev/null || true" EXIT; \
+	@$(PY) -m kafka_log_lake.udfs.decoder.compile_kernels & kernels=$$!; trap "kill $$kernels 2>/dev/null || true" EXIT; \
 	    $(PY) -m tools.spark_ready; wait $$kernels
 	@touch $@
 
@@ -58,25 +58,25 @@ spark: LAKE := lake-spark
 spark: setup  ## the flow in Spark, by spark-submit: raw bytes into the lake (LAKE=folder), decoded from there, one query
 	@$(SUBMIT) pipelines/ingest_raw.py --read binary $(SOURCES) --lake $(LAKE)
 	@$(SUBMIT) pipelines/decode_batches.py --from-raw --lake $(LAKE)
-	@$(SUBMIT) pipelines/query.py --engine spark --lake $(LAKE) "SELECT magic, compression, status, count(*) AS batches, sum(record_count) AS records FROM batches GROUP BY ALL ORDER BY ALL"
+	@$(SUBMIT) pipelines/query/__main__.py --engine spark --lake $(LAKE) "SELECT magic, compression, status, count(*) AS batches, sum(record_count) AS records FROM batches GROUP BY ALL ORDER BY ALL"
 
-check: setup  ## lint, types, and the tests that need no Spark: an answer within a minute
+check: setup  ## lint, types, and a sample of the tests that start no Spark: an answer within two minutes
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/ruff format --quiet --check .
 	@$(VENV)/bin/mypy --no-error-summary & types=$$!; \
-	    $(PY) -m pytest -q --quick $(SIDE_BY_SIDE); wait $$types
+	    $(PY) -m pytest -q --quick $(SIDE_BY_SIDE) tests/unit tests/feature; wait $$types
 
-test: setup  ## every test, two files at a time; those with servers, clusters and wheels only where a change affects them
+test: setup  ## the tests of the code, two files at a time: what CI runs, in ten minutes
+	@$(PART) $(PY) -m pytest $(SIDE_BY_SIDE) $(TESTS)
+
+test-environment: setup  ## the tests with Spark, Connect, brokers, stores and wheels: before a release, and where their subject changed
+	@$(PY) -m pytest $(SIDE_BY_SIDE) tests/environment
+
+test-all: setup  ## every test, and all examples of those that draw
 	@$(PY) -m pytest $(SIDE_BY_SIDE)
 
-test-plain: setup  ## the tests without a broker or a server, and without the slowest; of Spark only landing and decoding
-	@$(PART) $(PY) -m pytest -m "not slow and (flow or not (spark or cluster or kafka))" $(SIDE_BY_SIDE)
-
-test-all: setup  ## every test
-	@$(PY) -m pytest --full $(SIDE_BY_SIDE)
-
 test-bounds: $(PACKAGES)  ## a sample of the decoder's tests again, with every index of a kernel checked
-	@$(PART) NUMBA_BOUNDSCHECK=1 $(PY) -m pytest -q --quick $(DECODER_TESTS:%=tests/test_%.py)
+	@$(PART) NUMBA_BOUNDSCHECK=1 $(PY) -m pytest -q --quick $(DECODER_TESTS)
 
 fuzz: setup  ## changed and made-up input for FUZZ_SECONDS (600); FUZZ_SEED=n repeats a run
 	@$(PY) -m tests.fuzz.run --seconds $(FUZZ_SECONDS) $(FUZZ_SEED:%=--seed %)

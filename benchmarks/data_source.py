@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import paired, say
 from benchmarks.segments import MIB, PLAIN, WORK, partition_dir, size_of
-from pipelines import decode_batches
-from pipelines.command.session import session
-from pipelines.command.settings import Settings
+from kafka_log_lake.pipelines import decode_batches
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.engine.session import session
 
 _SEGMENT_BYTES = 128 * MIB
 

@@ -22,11 +22,11 @@ from typing import Any
 from benchmarks.harness import Pairs, Row, Scale, paired, part_main, say
 from benchmarks.kafka import resolve
 from benchmarks.segments import MIB, PLAIN, WORK, Kind, batches, partition_dir, segment, size_of
-from pipelines.command.java import java_command
+from kafka_log_lake.pipelines.cli.java import java_command
+from kafka_log_lake.udfs.decoder.decoded import Range
+from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
+from kafka_log_lake.udfs.storage.byte_source import FileSource
 from tests.kafka.broker import broker, broker_classpath, client
-from udfs.decoded import Range
-from udfs.segment_decoder import SegmentDecoder
-from udfs.source.byte_source import FileSource
 
 _ABSENT = "no record holds this text"
 _PARTITIONS = 8

@@ -16,10 +16,10 @@ import cramjam
 import numpy as np
 
 from benchmarks.segments import MIB
-from udfs.format import layout as f
-from udfs.kernels.checksums import crc32, crc32c
-from udfs.kernels.framing import BATCH, scan_batches
-from udfs.source.byte_source import FileSource
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.kernels.checksums import crc32, crc32c
+from kafka_log_lake.udfs.kernels.framing import BATCH, scan_batches
+from kafka_log_lake.udfs.storage.byte_source import FileSource
 
 try:
     from isal import isal_zlib as inflater

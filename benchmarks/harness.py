@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.segments import MIB
-from pipelines.command.java import java_command
+from kafka_log_lake.pipelines.cli.java import java_command
 
 ROOT = Path(__file__).resolve().parent.parent
 _LIBRARIES = (

@@ -123,10 +123,10 @@ def parquet_bytes(lake: str) -> int:
 
 
 def _serve() -> None:
-    from pipelines.command.on_demand import spark_on_demand
-    from pipelines.command.settings import Settings, make_settings
-    from pipelines.decode_batches import decode_into, decode_segments, run
-    from pipelines.lake.create import create_tables
+    from kafka_log_lake.pipelines.cli.settings import Settings, make_settings
+    from kafka_log_lake.pipelines.decode_batches import decode_into, decode_segments, run
+    from kafka_log_lake.pipelines.engine.on_demand import spark_on_demand
+    from kafka_log_lake.pipelines.lake.create import create_tables
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--cores", type=int)

@@ -14,7 +14,7 @@ from types import TracebackType
 
 import pyspark
 
-from pipelines.command.java import java_command
+from kafka_log_lake.pipelines.cli.java import java_command
 from tests.kafka.reader import PACKAGE, ROOT, classpath
 
 VERSION = PACKAGE.rpartition(":")[2]

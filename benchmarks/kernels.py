@@ -21,7 +21,7 @@ from benchmarks import floor
 from benchmarks.harness import Row, Scale, paired, part_main, per_second, say
 from benchmarks.kafka import Iterating
 from benchmarks.segments import LARGE_RECORDS, PLAIN, WORK, Kind, segment
-from udfs import decode_segment
+from kafka_log_lake.udfs import decode_segment
 
 AIOKAFKA = "aiokafka==0.14.0"
 _PEERS = WORK / "peers"

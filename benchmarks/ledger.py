@@ -17,10 +17,10 @@ from benchmarks.harness import prepared_main
 from benchmarks.memory import peak_mib
 from benchmarks.plan_job import known_rows
 from benchmarks.segments import KIB, PLAIN, WORK, segment
-from pipelines.lake.address import table_path
-from pipelines.lake.create import create_tables
-from pipelines.plan import ledger
-from udfs.format.schema import SEGMENTS
+from kafka_log_lake.pipelines.lake.address import table_path
+from kafka_log_lake.pipelines.lake.create import create_tables
+from kafka_log_lake.pipelines.plan import ledger
+from kafka_log_lake.udfs.format.schema import SEGMENTS
 
 _LAKE = WORK / "ledger"
 _A_COMMIT = 500_000

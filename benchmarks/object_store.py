@@ -14,11 +14,11 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks.segments import MIB, PLAIN, segment
-from pipelines.source.listing import list_segments
+from kafka_log_lake.pipelines.listing.list_segments import list_segments
+from kafka_log_lake.udfs.decoder.decoded import Range
+from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
+from kafka_log_lake.udfs.storage.opening import open_source
 from tests.support.object_store import BUCKET, running
-from udfs.decoded import Range
-from udfs.segment_decoder import SegmentDecoder
-from udfs.source.byte_source import open_source
 
 _SEGMENTS, _FOLDERS = 10_000, 100
 

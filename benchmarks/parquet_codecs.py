@@ -24,11 +24,11 @@ import pyarrow as pa
 
 from benchmarks.harness import Pairs, paired, say, short
 from benchmarks.segments import MIB, WORK
-from udfs.format import layout as f
-from udfs.format.encode import PlainRecord, batch_records
-from udfs.kernels.checksums import crc32c
-from udfs.spark.protocol import SLICE_SCHEMA, StageOptions
-from udfs.spark.tasks import write_tables
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.encode import PlainRecord, batch_records
+from kafka_log_lake.udfs.kernels.checksums import crc32c
+from kafka_log_lake.udfs.spark.protocol import SLICE_SCHEMA, StageOptions
+from kafka_log_lake.udfs.spark.tasks import write_tables
 
 CODECS: tuple[tuple[str, int | None], ...] = (
     *(("zstd", 1), ("zstd", 3), ("zstd", -1), ("zstd", -5)),

@@ -25,19 +25,19 @@ from deltalake import write_deltalake
 from benchmarks.job_server import LAKES
 from benchmarks.memory import peak_mib
 from benchmarks.segments import KIB, PLAIN, WORK, batches, segment
-from pipelines.command.on_demand import SparkOnDemand
-from pipelines.command.session import session
-from pipelines.command.settings import Settings
-from pipelines.decode_batches import run
-from pipelines.execute.job import plan_afresh
-from pipelines.lake.address import table_path
-from pipelines.lake.create import create_tables
-from pipelines.plan import ledger
-from pipelines.plan.ledger import LedgerRow
-from pipelines.source.listing import list_segments
-from udfs.format.schema import SEGMENTS
-from udfs.source.byte_source import FileSource
-from udfs.source.fingerprint import fingerprint
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.decode.job import plan_afresh
+from kafka_log_lake.pipelines.decode_batches import run
+from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
+from kafka_log_lake.pipelines.engine.session import session
+from kafka_log_lake.pipelines.lake.address import table_path
+from kafka_log_lake.pipelines.lake.create import create_tables
+from kafka_log_lake.pipelines.listing.list_segments import list_segments
+from kafka_log_lake.pipelines.plan import ledger
+from kafka_log_lake.pipelines.plan.ledger import LedgerRow
+from kafka_log_lake.udfs.format.schema import SEGMENTS
+from kafka_log_lake.udfs.storage.byte_source import FileSource
+from kafka_log_lake.udfs.storage.fingerprint import fingerprint
 
 _PER_PARTITION = 100
 _OFFSETS = 1_000_000  # from a segment to the next

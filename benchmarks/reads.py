@@ -20,9 +20,9 @@ from benchmarks.harness import Row, Scale, paired, part_main, say
 from benchmarks.job_server import LAKES, clear_lakes
 from benchmarks.segments import PLAIN, partition_dir
 from kafka_log_lake import register
-from pipelines.command.session import session
-from pipelines.command.settings import Settings
-from pipelines.decode_batches import run
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.decode_batches import run
+from kafka_log_lake.pipelines.engine.session import session
 
 _SEGMENTS = 8
 _GOAL = 1.15  # as fast as Spark's own, with room for what a machine's speed drifts by

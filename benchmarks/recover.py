@@ -16,10 +16,10 @@ from pathlib import Path
 
 from benchmarks.harness import Row, Scale, paired, part_main, say
 from benchmarks.segments import MIB, PLAIN, WORK, batches, partition_dir, size_of
-from pipelines.command.settings import Settings
-from pipelines.recovery.compare import compare
-from pipelines.recovery.sources import find_copies
-from pipelines.scan import scan
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.recover.compare import compare
+from kafka_log_lake.pipelines.recover.sources import find_copies
+from kafka_log_lake.pipelines.scan.command import scan
 
 _PARTITIONS = 4
 _CORES = 2

@@ -18,9 +18,9 @@ import numpy as np
 
 from benchmarks.memory import children, peak_mib
 from benchmarks.segments import MIB
-from udfs.format.encode import PlainRecord
-from udfs.kernels.checksums import crc32c
-from udfs.values.encode import record_batch
+from kafka_log_lake.udfs.format.encode import PlainRecord
+from kafka_log_lake.udfs.kernels.checksums import crc32c
+from kafka_log_lake.udfs.values.internal.encode import record_batch
 
 _COPIES = 3
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from benchmarks.harness import Row, Scale, Spread, paired, part_main, per_second, say
 from benchmarks.segments import MIB, PLAIN, WORK, segment
-from udfs import decode_segment
-from udfs.decoded import Damage
-from udfs.format import layout as f
+from kafka_log_lake.udfs import decode_segment
+from kafka_log_lake.udfs.decoder.decoded import Damage
+from kafka_log_lake.udfs.format import layout as f
 
 
 def v2_near_misses(size: int, leads: int) -> bytes:

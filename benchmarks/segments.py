@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.kafka import command
-from udfs.format import layout as f
+from kafka_log_lake.udfs.format import layout as f
 
 WORK = Path(__file__).with_name("work")
 MIB = 1 << 20

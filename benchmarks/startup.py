@@ -36,7 +36,7 @@ spark.stop()
 """
 _QUERY = "SELECT topic, partition, count(*) FROM records GROUP BY ALL"
 _IMPORTS = """
-import udfs, pipelines.decode_batches
+import kafka_log_lake.udfs, pipelines.decode_batches
 udfs.decode_segment
 """
 

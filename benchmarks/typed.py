@@ -28,13 +28,13 @@ from google.protobuf import message_factory
 from benchmarks.harness import Row, Scale, paired, part_main, per_second, say
 from benchmarks.segments import MIB, WORK, repeat, size_of
 from benchmarks.typed_peers import Spark, ptars
-from udfs.format.encode import PlainRecord
-from udfs.kernels.checksums import crc32c
-from udfs.values import protobuf_schema
-from udfs.values.encode import record_batch
-from udfs.values.payloads import PayloadReader
-from udfs.values.registry import AVRO, JSON_SCHEMA, PROTOBUF, Registry, Schema
-from udfs.values.typed_columns import SideDecoder
+from kafka_log_lake.udfs.format.encode import PlainRecord
+from kafka_log_lake.udfs.kernels.checksums import crc32c
+from kafka_log_lake.udfs.values.internal.encode import record_batch
+from kafka_log_lake.udfs.values.protobuf import schema as protobuf_schema
+from kafka_log_lake.udfs.values.schemas.payloads import PayloadReader
+from kafka_log_lake.udfs.values.schemas.registry import AVRO, JSON_SCHEMA, PROTOBUF, Registry, Schema
+from kafka_log_lake.udfs.values.typed.columns import SideDecoder
 
 _ROWS, _BATCH = 100_000, 100
 _AVRO = {

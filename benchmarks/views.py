@@ -18,14 +18,14 @@ from benchmarks.harness import Row, Scale, Spread, paired, part_main, say
 from benchmarks.job_server import LAKES
 from benchmarks.segments import PLAIN, partition_dir
 from kafka_log_lake import connect
-from pipelines.command.session import session
-from pipelines.command.settings import Settings
-from pipelines.lake.address import table_path
-from pipelines.lake.create import create_tables
-from pipelines.plan import ledger
-from pipelines.plan.ledger import LedgerRow
-from pipelines.views.register import register
-from udfs.format.schema import RECORDS, SEGMENTS, TRANSACTIONS, Table
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.engine.session import session
+from kafka_log_lake.pipelines.lake.address import table_path
+from kafka_log_lake.pipelines.lake.create import create_tables
+from kafka_log_lake.pipelines.plan import ledger
+from kafka_log_lake.pipelines.plan.ledger import LedgerRow
+from kafka_log_lake.pipelines.views.register import register_views
+from kafka_log_lake.udfs.format.schema import RECORDS, SEGMENTS, TRANSACTIONS, Table
 
 _LAKE = LAKES / "views"
 _PARTITIONS = 2
@@ -123,7 +123,7 @@ def _plain(scale: Scale) -> Iterator[Row]:
 
         def registered() -> float:
             began = time.perf_counter()
-            register(spark, lake)
+            register_views(spark, lake)
             return time.perf_counter() - began
 
         registered()
@@ -156,7 +156,7 @@ def _aborted(scale: Scale) -> list[Row]:
     say(f"  {count:,} transactions")
     prepare(count)
     with session(Settings(driver_memory="4g")) as spark:
-        register(spark, str(_LAKE))
+        register_views(spark, str(_LAKE))
         ways = {
             "committed": lambda: _seconds(spark, "committed_records", count // 2 * 2),
             "all": lambda: _seconds(spark, "published_records", count * _OFFSETS),

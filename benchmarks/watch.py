@@ -20,9 +20,9 @@ from deltalake import DeltaTable
 
 from benchmarks.harness import ROOT, Row, Scale, Spread, part_main
 from benchmarks.segments import WORK
-from pipelines import decode_batches
-from pipelines.command.on_demand import SparkOnDemand, spark_on_demand
-from pipelines.command.settings import Settings
+from kafka_log_lake.pipelines import decode_batches
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand, spark_on_demand
 from tests.kafka.broker import Client, broker, client
 
 _IDLE_SECONDS, _GROWN_SECONDS = 0.3, 1.5

@@ -2,7 +2,7 @@
 
 ``decode_folder``, ``decode_segment``, ``find``, ``read_segment`` and ``scan`` need no Spark; ``connect``
 opens a lake in DuckDB. It and the others need the wheel's extra:
-``pip install 'dist/kafka_log_lake-0.1.0-py3-none-any.whl[spark]'``::
+``pip install 'dist/kafka_log_lake-0.2.0-py3-none-any.whl[spark]'``::
 
     from kafka_log_lake import decode_segment
     for batch in decode_segment("00000000000000000000.log"):
@@ -13,27 +13,24 @@ A name is loaded at its first use, so that importing this package is fast.
 
 from __future__ import annotations
 
-import pipelines  # noqa: F401  # first: says so where the packages are missing, and ends quietly at Ctrl-C
-
-# isort: split
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # importing ``typing`` takes time, in which Ctrl-C would not be quiet
 if TYPE_CHECKING:
-    from pipelines import register
-    from pipelines.command.session import get_session
-    from pipelines.command.settings import CostSettings, Settings
-    from pipelines.decode_batches import decode_segments
-    from pipelines.decode_batches import run as decode
-    from pipelines.decode_frame import decode_frame
-    from pipelines.find import find
-    from pipelines.folders import decode_folder, read_segment
-    from pipelines.ingest_raw import run as ingest
-    from pipelines.scan import scan
-    from pipelines.sql.database import connect
-    from udfs.files import DamageError, DamageWarning, decode_segment
+    from typing import Any
 
-__version__ = "0.1.0"  # the wheel's version too
+    from kafka_log_lake.pipelines.cli.settings import CostSettings, Settings
+    from kafka_log_lake.pipelines.dataframes.folders import decode_folder, read_segment
+    from kafka_log_lake.pipelines.dataframes.frame import decode_frame
+    from kafka_log_lake.pipelines.decode_batches import decode_segments
+    from kafka_log_lake.pipelines.decode_batches import run as decode
+    from kafka_log_lake.pipelines.engine.session import get_session
+    from kafka_log_lake.pipelines.find.command import find
+    from kafka_log_lake.pipelines.ingest_raw import run as ingest
+    from kafka_log_lake.pipelines.scan.command import scan
+    from kafka_log_lake.pipelines.sql.database import connect
+    from kafka_log_lake.pipelines.views.register import register
+    from kafka_log_lake.udfs.files import DamageError, DamageWarning, decode_segment
+
+__version__ = "0.2.0"  # the wheel's version too
 
 __all__ = [
     "CostSettings",
@@ -56,22 +53,22 @@ __all__ = [
 
 # name -> (module, attribute)
 _EXPORTS = {
-    "CostSettings": ("pipelines.command.settings", "CostSettings"),
-    "DamageError": ("udfs.files", "DamageError"),
-    "DamageWarning": ("udfs.files", "DamageWarning"),
-    "Settings": ("pipelines.command.settings", "Settings"),
-    "connect": ("pipelines.sql.database", "connect"),
-    "decode": ("pipelines.decode_batches", "run"),
-    "decode_folder": ("pipelines.folders", "decode_folder"),
-    "decode_frame": ("pipelines.decode_frame", "decode_frame"),
-    "decode_segment": ("udfs.files", "decode_segment"),
-    "decode_segments": ("pipelines.decode_batches", "decode_segments"),
-    "find": ("pipelines.find", "find"),
-    "get_session": ("pipelines.command.session", "get_session"),
-    "ingest": ("pipelines.ingest_raw", "run"),
-    "read_segment": ("pipelines.folders", "read_segment"),
-    "register": ("pipelines", "register"),
-    "scan": ("pipelines.scan", "scan"),
+    "CostSettings": ("kafka_log_lake.pipelines.cli.settings", "CostSettings"),
+    "DamageError": ("kafka_log_lake.udfs.files", "DamageError"),
+    "DamageWarning": ("kafka_log_lake.udfs.files", "DamageWarning"),
+    "Settings": ("kafka_log_lake.pipelines.cli.settings", "Settings"),
+    "connect": ("kafka_log_lake.pipelines.sql.database", "connect"),
+    "decode": ("kafka_log_lake.pipelines.decode_batches", "run"),
+    "decode_folder": ("kafka_log_lake.pipelines.dataframes.folders", "decode_folder"),
+    "decode_frame": ("kafka_log_lake.pipelines.dataframes.frame", "decode_frame"),
+    "decode_segment": ("kafka_log_lake.udfs.files", "decode_segment"),
+    "decode_segments": ("kafka_log_lake.pipelines.decode_batches", "decode_segments"),
+    "find": ("kafka_log_lake.pipelines.find.command", "find"),
+    "get_session": ("kafka_log_lake.pipelines.engine.session", "get_session"),
+    "ingest": ("kafka_log_lake.pipelines.ingest_raw", "run"),
+    "read_segment": ("kafka_log_lake.pipelines.dataframes.folders", "read_segment"),
+    "register": ("kafka_log_lake.pipelines.views.register", "register"),
+    "scan": ("kafka_log_lake.pipelines.scan.command", "scan"),
 }
 
 
@@ -81,6 +78,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
     if name in _EXPORTS:
         module, attribute = _EXPORTS[name]
         return getattr(import_module(module), attribute)

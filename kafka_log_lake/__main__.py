@@ -1,84 +1,20 @@
-"""``kafka-log-lake``: every command under one name.
-
-``kafka-log-lake <name>`` passes its arguments as they are to the ``main`` of ``pipelines.<module>``, which
-parses them.
-"""
+"""The entry point of ``kafka-log-lake``, ``python -m kafka_log_lake`` and ``python -m pipelines.<room>``."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Sequence
-from importlib import import_module
-
-import kafka_log_lake
-from pipelines.command.commands import COMMANDS
-from pipelines.command.declaration import Command
-from pipelines.command.errors import UserError
-from pipelines.command.options import exit_code_of, parser_of, program_parser
-from pipelines.command.values import nearest
-
-# The packages of the wheel's extras
-_OF_EXTRAS = (*("pyspark", "py4j", "delta", "deltalake", "duckdb", "jinja2", "markupsafe", "vl_convert"),)
+from kafka_log_lake.pipelines.cli.process import set_up_process
 
 
-def _named(word: str) -> Command:
-    """The command of a name, or of the name of its module. Raises a UserError for an unknown one."""
-    names = {command.name: command for command in COMMANDS}
-    found = names | {command.module: command for command in COMMANDS}
-    if word not in found:
-        raise UserError(f"no such command: {word}{nearest(word, names) or '; see --help'}")
-    return found[word]
-
-
-def _main_of(command: Command) -> Callable[[Sequence[str] | None], int]:
-    """The command's ``main``. Raises a UserError if the packages that it needs are not installed."""
-    try:
-        found: Callable[[Sequence[str] | None], int] = import_module(f"pipelines.{command.module}").main
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in _OF_EXTRAS:
-            raise
-        extra = f"pip install 'kafka-log-lake[{command.extra}]'"
-        raise UserError(f"{command.name} needs more packages than the wheel alone: {extra}") from None
-    return found
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code. Wrong arguments give one line on standard error."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    code = 0
-
-    def job() -> None:
-        nonlocal code
-        if "_ARGCOMPLETE" in os.environ:  # a shell asks for what may follow
-            import argcomplete
-
-            argcomplete.autocomplete(program_parser(COMMANDS))
-        if words[0:1] == ["help"] and len(words) > 1:
-            words[:] = [words[1], "--help"]
-        if not words or words[0] in ("-h", "--help", "help"):
-            print(program_parser().format_help(), end="")
-        elif words[0] == "--version":
-            print(f"kafka-log-lake {kafka_log_lake.__version__}")
-        else:
-            command = _named(words[0])
-            if not {"-h", "--help", "--help-all"}.isdisjoint(words):  # prints it and exits, without its extra
-                parser_of(command, "--help-all" in words).parse_known_args(words[1:])
-            run = _main_of(command)
-            if argv is None:  # the command is the process, as under python -m
-                sys.argv[1:] = words[1:]
-            code = run(None if argv is None else words[1:])
-
-    return exit_code_of(job) or code
-
-
-def script() -> None:
-    """The entry point of the wheel: ``main``, for callers that do not look at what it returns.
+def script(command: str = "") -> None:
+    """Runs the command that ``sys.argv`` names; with ``command`` its arguments are in ``sys.argv``.
 
     A wheel task of Databricks calls it as a function. Raises SystemExit with the code of a failure; after a
     success it returns, as SystemExit(0) would be one more exception there.
     """
-    code = main()
+    set_up_process()
+    from kafka_log_lake.pipelines.cli.program import main  # takes time: Ctrl-C has to be quiet by now
+
+    code = main(command=command)
     if code:
         raise SystemExit(code)
 

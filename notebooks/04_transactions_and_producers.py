@@ -12,18 +12,12 @@
 
 # COMMAND ----------
 
-import sys
-from pathlib import Path
-
-if "dbutils" not in globals():  # Databricks puts the root of the repository on sys.path by itself
-    here = Path(globals().get("__file__", "this.ipynb")).resolve()
-    sys.path[:0] = [str(folder) for folder in here.parents if (folder / "pipelines").is_dir()][:1]
 
 import matplotlib.pyplot as plt
 
-from pipelines import register
-from pipelines.command.notebooks import path_widget, show, widget
-from pipelines.command.session import get_session
+from kafka_log_lake import register
+from kafka_log_lake.pipelines.cli.notebooks import path_widget, show, widget
+from kafka_log_lake.pipelines.engine.session import get_session
 
 lake = path_widget(globals(), "lake", "lake")
 topic = widget(globals(), "topic", "")

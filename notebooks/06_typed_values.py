@@ -14,19 +14,13 @@
 
 # COMMAND ----------
 
-import sys
-from pathlib import Path
-
-if "dbutils" not in globals():  # Databricks puts the root of the repository on sys.path by itself
-    here = Path(globals().get("__file__", "this.ipynb")).resolve()
-    sys.path[:0] = [str(folder) for folder in here.parents if (folder / "pipelines").is_dir()][:1]
 
 import matplotlib.pyplot as plt
 
-from pipelines import decode_batches, register
-from pipelines.command.notebooks import path_widget, show, widget
-from pipelines.command.session import get_session
-from pipelines.command.settings import Settings
+from kafka_log_lake.pipelines import decode_batches, register
+from kafka_log_lake.pipelines.cli.notebooks import path_widget, show, widget
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.engine.session import get_session
 
 source = path_widget(globals(), "source", "tests/data/typed/data")
 lake = path_widget(globals(), "lake", "typed-lake")

@@ -8,46 +8,51 @@ from __future__ import annotations
 
 import os
 import sys
+
+if __name__ == "__main__":  # under spark-submit sys.path begins with this folder; the imports need its parent
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    from kafka_log_lake.pipelines.cli.process import set_up_process
+
+    set_up_process()
+
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
 from functools import partial
 from typing import Any
 
-if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.command.commands import DECODE
-from pipelines.command.errors import DamageFound, UserError
-from pipelines.command.on_demand import SparkOnDemand, spark_on_demand
-from pipelines.command.options import run_command
-from pipelines.command.session import check_session
-from pipelines.command.settings import CATALOG, Settings, Typing, make_settings
-from pipelines.command.values import option
-from pipelines.data_source.options import requested_names
-from pipelines.data_source.slices import Span, make_tasks
-from pipelines.execute import job
-from pipelines.execute.decode import Decoded, Decoder
-from pipelines.execute.metrics import Metrics
-from pipelines.execute.slice_rows import DIRECT, Reader, choose_mode
-from pipelines.execute.summary import Summary, TopicTotals, print_round, print_summary
-from pipelines.execute.watch import Batching, check_settings, watch
-from pipelines.lake.address import open_lake
-from pipelines.lake.commit import LakeWriter
-from pipelines.lake.committed import stage_options
-from pipelines.lake.published import DECODE_APP
-from pipelines.plan.landed import Landed
-from pipelines.plan.runs import Plan
-from pipelines.scanning.pool import task_map
-from pipelines.source.hadoop import job_scheme
-from pipelines.source.listing import Listing, TopicFilter
-from pipelines.source.uris import is_named
-from udfs.format import schema
-from udfs.spark import protocol
-from udfs.spark.protocol import TableRead
+from kafka_log_lake.pipelines.cli.commands import DECODE
+from kafka_log_lake.pipelines.cli.errors import DamageFound, UserError
+from kafka_log_lake.pipelines.cli.settings import CATALOG, Settings, Typing, make_settings
+from kafka_log_lake.pipelines.cli.values import option
+from kafka_log_lake.pipelines.dataframes.options import requested_names
+from kafka_log_lake.pipelines.dataframes.slices import Span, make_tasks
+from kafka_log_lake.pipelines.decode import job
+from kafka_log_lake.pipelines.decode.decode import Decoded, Decoder
+from kafka_log_lake.pipelines.decode.metrics import Metrics
+from kafka_log_lake.pipelines.decode.summary import Summary, TopicTotals, print_round, print_summary
+from kafka_log_lake.pipelines.decode.watch import Batching, check_settings, watch
+from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand, spark_on_demand
+from kafka_log_lake.pipelines.engine.run_command import run_command
+from kafka_log_lake.pipelines.engine.session import check_session
+from kafka_log_lake.pipelines.lake.address import open_lake
+from kafka_log_lake.pipelines.lake.commit import LakeWriter
+from kafka_log_lake.pipelines.lake.committed import stage_options
+from kafka_log_lake.pipelines.lake.published import DECODE_APP
+from kafka_log_lake.pipelines.listing.hadoop import job_scheme
+from kafka_log_lake.pipelines.listing.list_segments import TopicFilter
+from kafka_log_lake.pipelines.listing.listing import Listing
+from kafka_log_lake.pipelines.listing.uris import is_named
+from kafka_log_lake.pipelines.plan.landed import Landed
+from kafka_log_lake.pipelines.plan.runs import Plan
+from kafka_log_lake.pipelines.tasks.pool import task_map
+from kafka_log_lake.pipelines.tasks.slice_rows import DIRECT, Reader, choose_mode
+from kafka_log_lake.udfs.format import schema
+from kafka_log_lake.udfs.spark import stages
+from kafka_log_lake.udfs.spark.protocol import TableRead
 
 
 def run(spark: SparkSession, settings: Settings) -> Summary:
@@ -61,7 +66,7 @@ def run(spark: SparkSession, settings: Settings) -> Summary:
 
 def _decode_values(on_demand: SparkOnDemand, settings: Settings, summary: Summary) -> None:
     # They bring decoders, which other jobs need not wait for
-    from pipelines.decode_values import as_json, kept_lines, update
+    from kafka_log_lake.pipelines.decode_values.command import as_json, kept_lines, update
 
     done, kept = update(on_demand, settings, summary.lake)
     summary.typed = [as_json(one) for one in done]
@@ -155,7 +160,7 @@ def decode_segments(
     if mode != DIRECT or not segments:
         reader = Reader(on_demand, mode, checked.slice_bytes, checked.max_content)
         rows = reader.rows(reader.slices(segments, split=False))
-        whole = rows.mapInArrow(protocol.stage("read_records", options), schema.RECORDS.ddl())
+        whole = rows.mapInArrow(stages.stage("read_records", options), schema.RECORDS.ddl())
         return whole.select(*names)
     tasks = make_tasks([Span(one, 0, one.length) for one in segments], checked.slice_bytes)
     numbers = pa.array([number for number, task in enumerate(tasks) for _ in range(len(task))], pa.int32())
@@ -163,13 +168,13 @@ def decode_segments(
     rows = frame.repartitionById(len(tasks), "task").sortWithinPartitions("group_id").drop("task")
     types = pa.schema([(column.name, column.arrow_type) for column in declared])
     return rows.mapInArrow(
-        protocol.table_stage(TableRead(schema.RECORDS.name, names, types, False, options)), ddl
+        stages.table_stage(TableRead(schema.RECORDS.name, names, types, False, options)), ddl
     )
 
 
 def _healed(on_demand: SparkOnDemand, settings: Settings) -> None:
     """Decodes the one true log of sources with names, as ``recover`` does, and prints the summary."""
-    from pipelines.recovery.job import recover  # few jobs need it
+    from kafka_log_lake.pipelines.recover.job import recover  # few jobs need it
 
     if settings.watch or settings.from_raw or settings.sink == CATALOG:
         raise UserError("--source NAME=PATH: copies are not for --watch, --from-raw or --sink catalog")

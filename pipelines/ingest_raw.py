@@ -9,26 +9,30 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import partial
 
-if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
+if __name__ == "__main__":  # under spark-submit sys.path begins with this folder; the imports need its parent
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    from kafka_log_lake.pipelines.cli.process import set_up_process
+
+    set_up_process()
+
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from pipelines.command.commands import INGEST
-from pipelines.command.on_demand import SparkOnDemand, spark_on_demand
-from pipelines.command.options import run_command
-from pipelines.command.settings import Settings
-from pipelines.execute import job
-from pipelines.execute.decode import Decoded
-from pipelines.execute.land import Lander
-from pipelines.execute.metrics import Metrics
-from pipelines.execute.summary import Summary, TopicTotals, print_summary
-from pipelines.lake.commit import LakeWriter
-from pipelines.lake.published import INGEST_APP
-from pipelines.plan.landed import Landed
+from kafka_log_lake.pipelines.cli.commands import INGEST
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.decode import job
+from kafka_log_lake.pipelines.decode.decode import Decoded
+from kafka_log_lake.pipelines.decode.land import Lander
+from kafka_log_lake.pipelines.decode.metrics import Metrics
+from kafka_log_lake.pipelines.decode.summary import Summary, TopicTotals, print_summary
+from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand, spark_on_demand
+from kafka_log_lake.pipelines.engine.run_command import run_command
+from kafka_log_lake.pipelines.lake.commit import LakeWriter
+from kafka_log_lake.pipelines.lake.published import INGEST_APP
+from kafka_log_lake.pipelines.plan.landed import Landed
 
 
 def run(spark: SparkSession, settings: Settings) -> Summary:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipelines.data_source.source import KafkaLogSource as DefaultSource
-from pipelines.data_source.source import sent_source
+from kafka_log_lake.pipelines.dataframes.source import KafkaLogSource as DefaultSource
+from kafka_log_lake.pipelines.dataframes.source import sent_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +18,7 @@ __all__ = ["DefaultSource", "register"]
 
 def register(spark: SparkSession) -> None:
     """Makes ``kafka_log`` known to a session that looked for data sources before it was installed."""
-    from pipelines.command.driver import driver_of
+    from kafka_log_lake.pipelines.engine.driver import driver_of
 
     driver = driver_of(spark)
     driver.share_code()

@@ -1,15 +1,12 @@
 """What all tests share: one real Spark session, made the way a job makes it; and which tests a command runs.
 
-A test is marked by what it needs: ``spark`` by the fixture of that name, ``cluster`` alike; in its file
-(``pytestmark``) where it starts Spark itself in other processes, ``kafka`` (Kafka's own library, in Java),
-``slow``, and ``sampled`` where every eighth is enough for a quick answer. ``flow`` is landing and decoding in
-Spark, and some views with its own settings, which ``make test-plain`` runs too.
+Where a test lies says what it needs: ``unit`` has its subject in this process, ``feature`` runs a command
+or a job, ``oracle`` has Kafka's own library, ``property`` draws many cases, ``environment`` needs Spark,
+servers or an installation. ``make test`` runs all but the last, which ``make test-environment`` runs.
 
-``make check`` runs what has none of the first four, and a sample. ``make test`` runs all but those marked
-``full``: they start a server, a cluster or an environment, and run where something below a path that the mark
-names, or the test itself, has changed (``tests/support/changed.py``). ``make test-all`` runs all.
-
-Files with a mark come first: where two run side by side, short ones are left to fill up the end.
+``make check`` leaves out what starts Spark (by the fixture ``spark`` or the mark of that name), and takes
+every eighth of what is marked ``sampled``. Files with Spark come first: where two run side by side, short
+ones are left to fill up the end.
 """
 
 from __future__ import annotations
@@ -24,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from pipelines.command.settings import Settings
-from tests.support.changed import has_changed
+from kafka_log_lake.pipelines.cli.settings import Settings
 from tests.support.java import QUICK_ENVIRONMENT
 from tests.support.kept_workers import KeptWorkers
 
@@ -37,42 +33,31 @@ if TYPE_CHECKING:
 # For the session of all tests and for every command that a test starts
 os.environ.update(QUICK_ENVIRONMENT)
 
-_LONG = ("spark", "cluster", "kafka", "slow")
 _SAMPLE = 8
 # Files that one process runs: the start and the first jobs of a session of Spark take half of their time
-_TOGETHER = ("tests/test_decode_job.py", "tests/test_ingest_raw.py")
+_TOGETHER = ("tests/feature/decode/test_decode_job.py", "tests/feature/decode/test_ingest_raw.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="what needs no Spark, over a sample of the corpus")
-    parser.addoption("--full", action="store_true", help="also what nothing that changed asks for")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    kept: list[pytest.Item] = []
-    others: list[pytest.Item] = []
-    long_ones: set[Path] = set()
-    for item in items:
-        for name in ("spark", "cluster"):
-            if name in getattr(item, "fixturenames", ()):
-                item.add_marker(name)
-        is_long = any(item.get_closest_marker(mark) for mark in _LONG)
-        if is_long:
-            long_ones.add(item.path)
-        (kept if _is_requested(config, item, is_long) else others).append(item)
-    config.hook.pytest_deselected(items=others)
-    items[:] = sorted(kept, key=lambda item: item.path not in long_ones)
-
-
-def _is_requested(config: pytest.Config, item: pytest.Item, is_long: bool) -> bool:
+    with_spark = {item.path for item in items if _starts_spark(item)}
     if config.getoption("quick"):
-        sampled = item.get_closest_marker("sampled") is not None
-        return not is_long and (not sampled or zlib.crc32(item.nodeid.encode()) % _SAMPLE == 0)
-    full = item.get_closest_marker("full")
-    if full is None or config.getoption("full") or config.getoption("file_or_dir") != []:
-        return True
-    own = str(item.path.relative_to(config.rootpath))
-    return has_changed((own, *full.args), config.rootpath)
+        kept = [item for item in items if not _starts_spark(item) and _is_drawn(item)]
+        config.hook.pytest_deselected(items=[item for item in items if item not in {*kept}])
+        items[:] = kept
+    items.sort(key=lambda item: item.path not in with_spark)
+
+
+def _starts_spark(item: pytest.Item) -> bool:
+    fixtures = {"spark", "cluster"} & set(getattr(item, "fixturenames", ()))
+    return bool(fixtures) or item.get_closest_marker("spark") is not None
+
+
+def _is_drawn(item: pytest.Item) -> bool:
+    return item.get_closest_marker("sampled") is None or zlib.crc32(item.nodeid.encode()) % _SAMPLE == 0
 
 
 class _Scheduling(LoadFileScheduling):
@@ -100,7 +85,7 @@ def _kept_workers(workers: KeptWorkers) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from pipelines.command.session import session
+    from kafka_log_lake.pipelines.engine.session import session
 
     with session(Settings(cores=2), only_plans=True) as started:
         yield started
@@ -109,7 +94,7 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def lake_template(tmp_path_factory: pytest.TempPathFactory) -> str:
     """An empty lake that no test writes to."""
-    from pipelines.lake.create import create_tables
+    from kafka_log_lake.pipelines.lake.create import create_tables
 
     address = str(tmp_path_factory.mktemp("lake") / "template")
     create_tables(address)

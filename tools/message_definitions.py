@@ -1,4 +1,4 @@
-"""Makes ``udfs/values/messages`` from the message definitions in the jars of Apache Kafka.
+"""Makes ``udfs/values/internal/messages`` from the message definitions in the jars of Apache Kafka.
 
 python -m tools.message_definitions FOLDER
 
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-MESSAGES = Path(__file__).resolve().parent.parent / "udfs" / "values" / "messages"
+MESSAGES = Path(__file__).resolve().parent.parent / "udfs" / "values" / "internal" / "messages"
 
 # By file: the jar, and what the names of its definitions match
 _SOURCES = {

@@ -25,9 +25,9 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from udfs import compile_kernels
-from udfs.kernels import machine_code
-from udfs.kernels.machine_code import LEVELS
+from kafka_log_lake.udfs.decoder import compile_kernels
+from kafka_log_lake.udfs.kernels import machine_code
+from kafka_log_lake.udfs.kernels.machine_code import LEVELS
 
 ROOT = Path(__file__).resolve().parent.parent
 ZIP, ARCHIVE = "kafka_log_lake.zip", "environment.tar.gz"
@@ -76,12 +76,18 @@ def _kernels(level: str) -> Iterator[tuple[str, bytes]]:
         # Of Numba itself: features are what the level does not name
         target = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": f"+{machine_code.PRODUCT}"}
         environment = kept | target | {"NUMBA_CACHE_DIR": cache}
-        subprocess.run([sys.executable, "-m", "udfs.compile_kernels"], env=environment, cwd=ROOT, check=True)
+        subprocess.run(
+            [sys.executable, "-m", "kafka_log_lake.udfs.decoder.compile_kernels"],
+            env=environment,
+            cwd=ROOT,
+            check=True,
+        )
         (folder,) = Path(cache).iterdir()
         if not (folder / compile_kernels.MARK).exists():
             raise RuntimeError(f"the kernels could not be compiled for {level}")
         for file in sorted(folder.glob("*.o")):
-            yield f"udfs/{machine_code.COMPILED}/{folder.name}/{level}/{file.name}", file.read_bytes()
+            name = f"{machine_code.COMPILED}/{folder.name}/{level}/{file.name}"
+            yield f"kafka_log_lake/udfs/{name}", file.read_bytes()
 
 
 def _add_files(wheel: Path, files: dict[str, bytes]) -> None:

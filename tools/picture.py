@@ -30,9 +30,7 @@ LOGS = {
 }
 QUERY = "SELECT topic, first_lost, last_lost, next_offset FROM lost_offsets"
 WIDTH = 112
-_COMMAND = (
-    "import sys; sys.argv[0] = 'kafka-log-lake'; from kafka_log_lake.__main__ import main; sys.exit(main())"
-)
+_COMMAND = "import sys; sys.argv[0] = 'kafka-log-lake'; from kafka_log_lake.__main__ import script; script()"
 
 
 def on_a_terminal(folder: Path, *arguments: str) -> str:

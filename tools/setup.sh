@@ -11,7 +11,7 @@ command -v "$python" >/dev/null ||
     fail "no $python found: install Python 3.11 or newer, or name one: make setup PYTHON=python3.12"
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
     fail "$("$python" --version 2>&1) is too old: install Python 3.11 or newer, or name one: make setup PYTHON=python3.12"
-problem=$("$python" -c 'import sys; sys.path.insert(0, "pipelines/command"); import java; print(java.java_problem() or "")')
+problem=$("$python" -c 'import sys; sys.path.insert(0, "pipelines/cli"); import java; print(java.java_problem() or "")')
 [ -z "$problem" ] || fail "$problem"
 
 if ! "$venv/bin/python" -c '' 2>/dev/null; then
@@ -28,14 +28,17 @@ by_uv() {
 }
 by_uv 2>/dev/null || install requirements.lock
 
-# The commands of this checkout. Where a path has blanks, a first line of "#!" can't hold it
+# The packages of this checkout, importable from any folder and notebook of this environment
+packages=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+for package in kafka_log_lake pyspark_kafka_log; do
+    ln -sfn "$PWD/$package" "$packages/$package"
+done
+# The command of this checkout. Where a path has blanks, a first line of "#!" can't hold it
 bin=$(cd "$venv/bin" && pwd)
 cat >"$bin/kafka-log-lake" <<END
 #!/bin/sh
 '''exec' "$bin/python" "\$0" "\$@"
 ' '''
-import sys
-sys.path[0] = "${bin%/*/*}"
 from kafka_log_lake.__main__ import script
 script()
 END

@@ -28,7 +28,7 @@ from zipfile import ZipFile
 
 import pyspark
 
-from pipelines.command.session import DELTA_PACKAGE
+from kafka_log_lake.pipelines.engine.session import DELTA_PACKAGE
 
 # jcl-over-slf4j, which Spark ships, holds the same classes.
 REPLACED = {"commons-logging"}

@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from pipelines.views.declared import VIEWS, View
-from udfs.format.cluster_tables import CLUSTER_TABLES
-from udfs.format.index_tables import INDEX_TABLES
-from udfs.format.recovery_tables import RECOVERY_TABLES
-from udfs.format.schema import RECORDS, TABLES, Column, Table
+from kafka_log_lake.pipelines.views.declared import VIEWS, View
+from kafka_log_lake.udfs.format.cluster_tables import CLUSTER_TABLES
+from kafka_log_lake.udfs.format.index_tables import INDEX_TABLES
+from kafka_log_lake.udfs.format.recovery_tables import RECOVERY_TABLES
+from kafka_log_lake.udfs.format.schema import RECORDS, TABLES, Column, Table
 
 HEAD = """\
 # Tables and views
@@ -67,7 +67,7 @@ metadata log of its controllers. Each run writes them as a whole.
 VIEWS_HEAD = """\
 ## Views
 
-Temporary in `pipelines.query`, in `make sql` and after `pipelines.register(spark, lake)`;
+Temporary in `pipelines.query`, in `make sql` and after `kafka_log_lake.register(spark, lake)`;
 permanent next to the registered tables with `--catalog-schema`. Each is one file in `pipelines/views`.
 [views.md](views.md) has an example of each, with its result.
 

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Literal, SupportsIndex
 import numpy as np
 import pyarrow as pa
 
-from udfs.committed import COLUMNS as DECISIVE
-from udfs.committed import Delivery, delivery_of
-from udfs.decoded import Damage, Range
-from udfs.format.schema import HEADER_TYPE, RECORDS
-from udfs.kernels.record_columns import NAMES
-from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES, SegmentDecoder
-from udfs.source.byte_source import FileSource, SourceChanged, SourceUnreadable, local_path
-from udfs.source.regular_file import opened_regular
-from udfs.source.store import canonical
+from kafka_log_lake.udfs.batches.committed import COLUMNS as DECISIVE
+from kafka_log_lake.udfs.batches.committed import Delivery, delivery_of
+from kafka_log_lake.udfs.decoder.decoded import Damage, Range
+from kafka_log_lake.udfs.decoder.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES, SegmentDecoder
+from kafka_log_lake.udfs.format.schema import HEADER_TYPE, RECORDS
+from kafka_log_lake.udfs.kernels.record_columns import NAMES
+from kafka_log_lake.udfs.storage.byte_source import FileSource, SourceChanged, SourceUnreadable, local_path
+from kafka_log_lake.udfs.storage.regular_file import opened_regular
+from kafka_log_lake.udfs.storage.store import canonical
 
 if TYPE_CHECKING:
-    from udfs.source.object_source import ObjectSource
+    from kafka_log_lake.udfs.storage.object_source import ObjectSource
 
 _SEGMENT = re.compile(r"[0-9]{20}\.log")
-_OURS = ("udfs", "pipelines", "kafka_log_lake")
+_OURS = ("kafka_log_lake",)
 _WAYS = ("warn", "raise", "ignore")
 OnDamage = Callable[[Damage], None] | Literal["warn", "raise", "ignore"]
 
@@ -125,7 +125,7 @@ def _open(path: str) -> tuple[FileSource | ObjectSource, str]:
     if local is not None:
         with opened_regular(local):  # its errors are those of ``open``
             return FileSource(local), "file://" + os.path.realpath(local)
-    from udfs.source.object_source import ObjectSource
+    from kafka_log_lake.udfs.storage.object_source import ObjectSource
 
     try:
         return ObjectSource(uri), uri

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from udfs.format.layout import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
-from udfs.kernels.jit import inlined, int64, kernel
+from kafka_log_lake.udfs.format.layout import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
+from kafka_log_lake.udfs.kernels.jit import inlined, int64, kernel
 
 
 @kernel

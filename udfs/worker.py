@@ -2,7 +2,7 @@
 
 What Spark's Python workers run as mapInArrow callables runs here as it is. Each request is an Arrow stream
 whose schema brings the stage; each answer is one, or brings an error. The process ends with its input, so it
-never outlives the process that started it. ``pipelines.command.processes`` is the other end.
+never outlives the process that started it. ``pipelines.engine.processes`` is the other end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import IO
 
 import pyarrow as pa
 
-from udfs.no_pandas import without_pandas
+from kafka_log_lake.udfs.no_pandas import without_pandas
 
 # Makes the stage in the worker: picklable, and what it imports is loaded there
 MakeStage = Callable[[], Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]]

@@ -13,15 +13,15 @@ from contextlib import contextmanager
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from pipelines.command.errors import UserError, one_line
-from pipelines.command.terminal import printable
-from pipelines.command.values import is_utf8
-from pipelines.source.delta import open_table
-from pipelines.source.uris import local_path, missing_mount
-from udfs.format.recovery_tables import HEALED_BATCHES
-from udfs.format.report_tables import REPORT_TABLES
-from udfs.format.schema import SEGMENTS, TABLES, Table
-from udfs.source.store import canonical, is_object_store, is_of_fsspec, is_s3
+from kafka_log_lake.pipelines.cli.errors import UserError, one_line
+from kafka_log_lake.pipelines.cli.terminal import printable
+from kafka_log_lake.pipelines.cli.values import is_utf8
+from kafka_log_lake.pipelines.engine.delta import open_table
+from kafka_log_lake.pipelines.listing.uris import local_path, missing_mount
+from kafka_log_lake.udfs.format.recovery_tables import HEALED_BATCHES
+from kafka_log_lake.udfs.format.report_tables import REPORT_TABLES
+from kafka_log_lake.udfs.format.schema import SEGMENTS, TABLES, Table
+from kafka_log_lake.udfs.storage.store import canonical, is_object_store, is_of_fsspec, is_s3
 
 # A property of every table; the columns differ between versions
 SCHEMA_VERSION = 4

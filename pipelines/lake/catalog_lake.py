@@ -22,24 +22,32 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.command.on_demand import SparkOnDemand
-from pipelines.command.session import configured
-from pipelines.command.settings import Settings
-from pipelines.lake import transactions
-from pipelines.lake.address import sql_name, sql_string
-from pipelines.lake.catalog_schema import CatalogSchema
-from pipelines.lake.commit import LakeWriter
-from pipelines.lake.committed import marked
-from pipelines.lake.intents import Intent, Intents, Place
-from pipelines.lake.published import INGEST_APP, USER_METADATA, Commit, of_entry
-from pipelines.lake.superseded import delete_predicate
-from pipelines.lake.transactions import Outcome
-from pipelines.plan import ledger
-from pipelines.plan.ledger import Partition
-from pipelines.plan.slices import Segment
-from udfs.format.report_tables import CHECKPOINTS
-from udfs.format.schema import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS, SEGMENTS, TRANSACTIONS, Table
-from udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW, STAGED_SCHEMA
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
+from kafka_log_lake.pipelines.engine.session import configured
+from kafka_log_lake.pipelines.lake import transactions
+from kafka_log_lake.pipelines.lake.address import sql_name, sql_string
+from kafka_log_lake.pipelines.lake.catalog_schema import CatalogSchema
+from kafka_log_lake.pipelines.lake.commit import LakeWriter
+from kafka_log_lake.pipelines.lake.committed import marked
+from kafka_log_lake.pipelines.lake.intents import Intent, Intents, Place
+from kafka_log_lake.pipelines.lake.published import INGEST_APP, USER_METADATA, Commit, of_entry
+from kafka_log_lake.pipelines.lake.superseded import delete_predicate
+from kafka_log_lake.pipelines.lake.transactions import Outcome
+from kafka_log_lake.pipelines.plan import ledger
+from kafka_log_lake.pipelines.plan.ledger import Partition
+from kafka_log_lake.pipelines.plan.slices import Segment
+from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS
+from kafka_log_lake.udfs.format.schema import (
+    BATCHES,
+    QUARANTINE,
+    RAW_SEGMENTS,
+    RECORDS,
+    SEGMENTS,
+    TRANSACTIONS,
+    Table,
+)
+from kafka_log_lake.udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW, STAGED_SCHEMA
 
 _STAGED, _INTENT = "staged_rows_", "intent"
 # Small tables of which a job reads all rows, several times

@@ -10,22 +10,30 @@ from functools import cached_property
 
 from pyspark.sql import SparkSession
 
-from pipelines.command.driver import spark_errors
-from pipelines.command.errors import UserError
-from pipelines.command.on_demand import SparkOnDemand
-from pipelines.command.settings import Settings
-from pipelines.command.values import pairs
-from pipelines.lake.address import (
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.cli.values import pairs
+from kafka_log_lake.pipelines.engine.driver import spark_errors
+from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
+from kafka_log_lake.pipelines.lake.address import (
     SCHEMA_VERSION,
     VERSION_PROPERTY,
     refuse_commits_by_spark,
     sql_name,
     sql_string,
 )
-from pipelines.lake.create import LEDGER_LAST, properties
-from udfs.format.report_tables import READ_BY_VIEWS
-from udfs.format.schema import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS, SEGMENTS, TRANSACTIONS, Table
-from udfs.source.store import scheme_of
+from kafka_log_lake.pipelines.lake.create import LEDGER_LAST, properties
+from kafka_log_lake.udfs.format.report_tables import READ_BY_VIEWS
+from kafka_log_lake.udfs.format.schema import (
+    BATCHES,
+    QUARANTINE,
+    RAW_SEGMENTS,
+    RECORDS,
+    SEGMENTS,
+    TRANSACTIONS,
+    Table,
+)
+from kafka_log_lake.udfs.storage.store import scheme_of
 
 # The catalog of Delta for Spark as it is published; that of Databricks is another one
 _PUBLISHED_DELTA = "org.apache.spark.sql.delta.catalog.DeltaCatalog"

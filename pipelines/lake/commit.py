@@ -24,7 +24,7 @@ Why this holds if the process is killed:
 * of two jobs at once, the lock admits one. It is held until the job ends. Where the lock is a lease, which a
   job may lose, ``pipelines.lake.committed`` keeps two jobs apart.
 
-``tests/support/protocol.py`` is this as a model, which ``tests/test_protocol.py`` searches through whole.
+``tests/support/protocol.py`` is this as a model; ``tests/unit/lake/test_protocol.py`` searches all of it.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame
 
-from pipelines.command.errors import JobError, one_line
-from pipelines.lake import transactions
-from pipelines.lake.committed import DECODED, CommittedTables, marked
-from pipelines.lake.features import apply_deletion_vectors
-from pipelines.lake.intents import Intent, Place
-from pipelines.lake.published import INGEST_APP, Commit
-from pipelines.lake.transactions import Outcome
-from pipelines.plan import ledger
-from pipelines.plan.landed import located
-from pipelines.plan.ledger import Partition
-from pipelines.plan.slices import Segment
-from pipelines.source.delta import data_files, read_rows, sql_in, sql_literal
-from pipelines.source.hadoop import open_to_spark
-from udfs.format import schema
-from udfs.format.report_tables import RUNS
-from udfs.format.schema import Table
+from kafka_log_lake.pipelines.cli.errors import JobError, one_line
+from kafka_log_lake.pipelines.engine.delta import data_files, read_rows, sql_in, sql_literal
+from kafka_log_lake.pipelines.lake import transactions
+from kafka_log_lake.pipelines.lake.committed import DECODED, CommittedTables, marked
+from kafka_log_lake.pipelines.lake.features import apply_deletion_vectors
+from kafka_log_lake.pipelines.lake.intents import Intent, Place
+from kafka_log_lake.pipelines.lake.published import INGEST_APP, Commit
+from kafka_log_lake.pipelines.lake.transactions import Outcome
+from kafka_log_lake.pipelines.listing.hadoop import open_to_spark
+from kafka_log_lake.pipelines.plan import ledger
+from kafka_log_lake.pipelines.plan.landed import located
+from kafka_log_lake.pipelines.plan.ledger import Partition
+from kafka_log_lake.pipelines.plan.slices import Segment
+from kafka_log_lake.udfs.format import schema
+from kafka_log_lake.udfs.format.report_tables import RUNS
+from kafka_log_lake.udfs.format.schema import Table
 
 log = logging.getLogger(__name__)
 _NOWHERE = (1 << 63) - 1  # a byte behind every segment

@@ -29,22 +29,27 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from pipelines.command.errors import RunFailed, one_line
-from pipelines.command.on_demand import SparkOnDemand
-from pipelines.command.settings import Settings
-from pipelines.lake.address import MissingTable, lake_table, table_path
-from pipelines.lake.create import add_rows, replace_rows
-from pipelines.lake.features import apply_deletion_vectors, check_features, with_deletion_vectors
-from pipelines.lake.intents import Intent, Intents, Place
-from pipelines.lake.published import DECODE_APP, INGEST_APP, Commit, history, mark
-from pipelines.lake.superseded import OldFile, files_with
-from pipelines.rules.files import group_begins
-from pipelines.source.delta import add_action, commit, patiently, remove_action
-from udfs.arrow.parquet_sink import Codec, DataFile, Folders
-from udfs.arrow.rewriting import SAME, Rewrite, rewrite, write_rows
-from udfs.format import schema
-from udfs.format.schema import Table
-from udfs.spark.protocol import FILE, REPORT_DDL, REWRITE_SCHEMA, StageOptions, stage
+from kafka_log_lake.pipelines.cli.errors import RunFailed, one_line
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.engine.delta import add_action, commit, patiently, remove_action
+from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
+from kafka_log_lake.pipelines.lake.address import MissingTable, lake_table, table_path
+from kafka_log_lake.pipelines.lake.create import add_rows, replace_rows
+from kafka_log_lake.pipelines.lake.features import (
+    apply_deletion_vectors,
+    check_features,
+    with_deletion_vectors,
+)
+from kafka_log_lake.pipelines.lake.intents import Intent, Intents, Place
+from kafka_log_lake.pipelines.lake.published import DECODE_APP, INGEST_APP, Commit, history, mark
+from kafka_log_lake.pipelines.lake.superseded import OldFile, files_with
+from kafka_log_lake.pipelines.rules.files import group_begins
+from kafka_log_lake.udfs.arrow.parquet_sink import Codec, DataFile, Folders
+from kafka_log_lake.udfs.arrow.rewriting import SAME, Rewrite, rewrite, write_rows
+from kafka_log_lake.udfs.format import schema
+from kafka_log_lake.udfs.format.schema import Table
+from kafka_log_lake.udfs.spark.protocol import FILE, REPORT_DDL, REWRITE_SCHEMA, StageOptions
+from kafka_log_lake.udfs.spark.stages import stage
 
 DECODED = (schema.RECORDS, schema.BATCHES, schema.QUARANTINE)
 _RUNS_PER_LEASE = 1_000_000

@@ -16,8 +16,9 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow.fs import FileSelector
 
-from pipelines.command.errors import UserError, one_line, with_next_step
-from pipelines.lake.address import (
+from kafka_log_lake.pipelines.cli.errors import UserError, one_line, with_next_step
+from kafka_log_lake.pipelines.engine.delta import append_rows, commit, open_table, patiently
+from kafka_log_lake.pipelines.lake.address import (
     SCHEMA_VERSION,
     VERSION_PROPERTY,
     is_lake,
@@ -25,10 +26,9 @@ from pipelines.lake.address import (
     table_path,
     table_version,
 )
-from pipelines.source.delta import append_rows, commit, open_table, patiently
-from udfs.format.report_tables import REPORT_TABLES
-from udfs.format.schema import SEGMENTS, TABLES, Table
-from udfs.source.store import deltalake_options, open_store
+from kafka_log_lake.udfs.format.report_tables import REPORT_TABLES
+from kafka_log_lake.udfs.format.schema import SEGMENTS, TABLES, Table
+from kafka_log_lake.udfs.storage.store import deltalake_options, open_store
 
 _AMBIGUOUS = re.compile(r"[][\\|^\x00-\x1f]|%[0-9A-Fa-f]{2}")
 

@@ -12,12 +12,12 @@ from collections.abc import Collection
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 
-from pipelines.command.errors import RunFailed, UserError
-from pipelines.lake.intents import Place
-from pipelines.lake.superseded import delete_predicate, files_with
-from pipelines.source.delta import data_files
-from udfs.arrow.rewriting import KEYS
-from udfs.format.schema import Table
+from kafka_log_lake.pipelines.cli.errors import RunFailed, UserError
+from kafka_log_lake.pipelines.engine.delta import data_files
+from kafka_log_lake.pipelines.lake.intents import Place
+from kafka_log_lake.pipelines.lake.superseded import delete_predicate, files_with
+from kafka_log_lake.udfs.arrow.rewriting import KEYS
+from kafka_log_lake.udfs.format.schema import Table
 
 # Feature in the protocol -> the property that turned it on, and what goes wrong
 _FEATURES = {

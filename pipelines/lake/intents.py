@@ -16,12 +16,12 @@ from urllib.parse import unquote
 
 from pyarrow import fs
 
-from pipelines.command.errors import LakeBusy, UserError, unwritable
-from pipelines.lake.lease import Lease
-from pipelines.plan.ledger import LedgerRow, Partition
-from udfs.arrow.parquet_sink import DataFile, flush
-from udfs.format.schema import TABLES
-from udfs.source.store import is_object_store, open_store
+from kafka_log_lake.pipelines.cli.errors import LakeBusy, UserError, unwritable
+from kafka_log_lake.pipelines.lake.lease import Lease
+from kafka_log_lake.pipelines.plan.ledger import LedgerRow, Partition
+from kafka_log_lake.udfs.arrow.parquet_sink import DataFile, flush
+from kafka_log_lake.udfs.format.schema import TABLES
+from kafka_log_lake.udfs.storage.store import is_object_store, open_store
 
 FOLDER = "_runs"
 

@@ -31,9 +31,9 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
-from pipelines.command.errors import LakeBusy, RunFailed
-from pipelines.source.delta import open_table, patiently
-from udfs.source.store import deltalake_options
+from kafka_log_lake.pipelines.cli.errors import LakeBusy, RunFailed
+from kafka_log_lake.pipelines.engine.delta import open_table, patiently
+from kafka_log_lake.udfs.storage.store import deltalake_options
 
 log = logging.getLogger(__name__)
 

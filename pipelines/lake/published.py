@@ -20,13 +20,13 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from pipelines.command import values
-from pipelines.command.errors import UserError, one_line
-from pipelines.lake.address import MissingTable, lake_table, reading, table_path
-from pipelines.source.delta import data_files, open_table, patiently
-from udfs.format.report_tables import REPORT_TABLES
-from udfs.format.schema import RAW_SEGMENTS, SEGMENTS, TABLES
-from udfs.source.store import open_store
+from kafka_log_lake.pipelines.cli import values
+from kafka_log_lake.pipelines.cli.errors import UserError, one_line
+from kafka_log_lake.pipelines.engine.delta import data_files, open_table, patiently
+from kafka_log_lake.pipelines.lake.address import MissingTable, lake_table, reading, table_path
+from kafka_log_lake.udfs.format.report_tables import REPORT_TABLES
+from kafka_log_lake.udfs.format.schema import RAW_SEGMENTS, SEGMENTS, TABLES
+from kafka_log_lake.udfs.storage.store import open_store
 
 # Who writes: the job that decodes, and the one that lands bytes
 DECODE_APP, INGEST_APP = "kafka-log-decode", "kafka-log-ingest"

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from pipelines.lake.intents import Place
-from pipelines.plan.ledger import Partition
-from pipelines.source.delta import data_files, sql_literal
-from udfs.arrow.rewriting import KEYS
-from udfs.format.schema import Table
+from kafka_log_lake.pipelines.engine.delta import data_files, sql_literal
+from kafka_log_lake.pipelines.lake.intents import Place
+from kafka_log_lake.pipelines.plan.ledger import Partition
+from kafka_log_lake.udfs.arrow.rewriting import KEYS
+from kafka_log_lake.udfs.format.schema import Table
 
 
 @dataclass(frozen=True)

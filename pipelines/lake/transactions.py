@@ -13,13 +13,13 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.plan.ledger import Log, Partition
-from pipelines.rules import COUNTED
-from pipelines.rules.files import Files, files_of
-from pipelines.rules.offsets import PLACE_COLUMNS
-from pipelines.rules.transactions import BATCH_COLUMNS, transactions_of
-from pipelines.source.delta import sql_in
-from udfs.format.schema import BATCHES, QUARANTINE, TRANSACTIONS, Table
+from kafka_log_lake.pipelines.engine.delta import sql_in
+from kafka_log_lake.pipelines.plan.ledger import Log, Partition
+from kafka_log_lake.pipelines.rules import COUNTED
+from kafka_log_lake.pipelines.rules.files import Files, files_of
+from kafka_log_lake.pipelines.rules.offsets import PLACE_COLUMNS
+from kafka_log_lake.pipelines.rules.transactions import BATCH_COLUMNS, transactions_of
+from kafka_log_lake.udfs.format.schema import BATCHES, QUARANTINE, TRANSACTIONS, Table
 
 _COLUMNS = tuple(c.name for c in TRANSACTIONS.columns)
 OF_ROWS = ("topic", "partition")

@@ -16,15 +16,15 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, WriterProperties
 from pyarrow.fs import FileType
 
-from pipelines.lake.address import lake_table, table_path, tables_of
-from pipelines.lake.commit import LakeWriter
-from pipelines.lake.features import may_have_deletion_vectors
-from pipelines.lake.intents import Intent
-from pipelines.plan.ledger import LedgerRow
-from pipelines.source.delta import data_files, patiently
-from udfs.format import schema
-from udfs.format.report_tables import VALUE_ERRORS
-from udfs.source.store import open_store
+from kafka_log_lake.pipelines.engine.delta import data_files, patiently
+from kafka_log_lake.pipelines.lake.address import lake_table, table_path, tables_of
+from kafka_log_lake.pipelines.lake.commit import LakeWriter
+from kafka_log_lake.pipelines.lake.features import may_have_deletion_vectors
+from kafka_log_lake.pipelines.lake.intents import Intent
+from kafka_log_lake.pipelines.plan.ledger import LedgerRow
+from kafka_log_lake.udfs.format import schema
+from kafka_log_lake.udfs.format.report_tables import VALUE_ERRORS
+from kafka_log_lake.udfs.storage.store import open_store
 
 # Files of raw_segments are as large as its chunks allow from the beginning, and a merge would hold their
 # bytes in memory. A file of errors is of one file of records, and is replaced with that, by its name

@@ -1,1 +1,1 @@
-"""Plans a job: compares the listing with the ledger, and cuts segments into slices."""
+"""Plans a run: compares what lies in the sources with the ledger, and cuts segments into slices."""

@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines.source.swaps import End
-from udfs.format import layout as f
-from udfs.indexes.entries import OFFSET_ENTRY, TIME_ENTRY, rising_entries
-from udfs.source.byte_source import ByteSource, FileSource, SourceError, local_path, open_source
-from udfs.source.regular_file import MOST_INDEX_BYTES, read_beside
-from udfs.source.store import is_object_store, open_store
+from kafka_log_lake.pipelines.listing.swaps import End
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.indexes.entries import OFFSET_ENTRY, TIME_ENTRY, rising_entries
+from kafka_log_lake.udfs.storage.byte_source import ByteSource, FileSource, SourceError, local_path
+from kafka_log_lake.udfs.storage.opening import open_source
+from kafka_log_lake.udfs.storage.regular_file import MOST_INDEX_BYTES, read_beside
+from kafka_log_lake.udfs.storage.store import is_object_store, open_store
 
 _HEADER = struct.Struct(">qi4xb")  # offset, length, leader epoch or checksum, magic
 _LEAST = {f.MAGIC_V0: f.V0_MIN_SIZE, f.MAGIC_V1: f.V1_MIN_SIZE, f.MAGIC_V2: f.V2_HEADER_SIZE}

@@ -17,14 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.plan import ledger
-from pipelines.plan.ledger import NAMES, Partition
-from pipelines.plan.slices import Segment
-from pipelines.source.delta import sql_in
-from pipelines.source.listing import LISTING_SCHEMA, Listing
-from pipelines.source.naming import NULL_TO_SPARK, NULL_TOPIC
-from udfs.format.schema import RAW_SEGMENTS, Table
-from udfs.source.fingerprint import Marks
+from kafka_log_lake.pipelines.engine.delta import sql_in
+from kafka_log_lake.pipelines.listing.listing import LISTING_SCHEMA, Listing
+from kafka_log_lake.pipelines.listing.naming import NULL_TO_SPARK, NULL_TOPIC
+from kafka_log_lake.pipelines.plan import ledger
+from kafka_log_lake.pipelines.plan.ledger import NAMES, Partition
+from kafka_log_lake.pipelines.plan.slices import Segment
+from kafka_log_lake.udfs.format.schema import RAW_SEGMENTS, Table
+from kafka_log_lake.udfs.storage.fingerprint import Marks
 
 _KEY = ("topic", "partition", "partition_dir", "segment", "file_base_offset")
 _CHUNK = ("chunk_position", "chunk_bytes")
@@ -129,7 +129,9 @@ class Landed:
 
     def check(self, to_check: pa.Table) -> list[Marks]:
         """Whether landed bytes begin with what was decoded of each segment, by their chunks' checksums."""
-        from udfs.kernels.checksums import crc32c_combine  # loads LLVM, which most planning does not need
+        from kafka_log_lake.udfs.kernels.checksums import (
+            crc32c_combine,  # loads LLVM, which most planning does not need
+        )
 
         if not to_check.num_rows:
             return []
@@ -153,7 +155,7 @@ class Landed:
 
     def _begin_crc32c(self, segment: str, position: int, size: int) -> int:
         """CRC-32C of the first bytes of one chunk."""
-        from udfs.kernels.checksums import crc32c
+        from kafka_log_lake.udfs.kernels.checksums import crc32c
 
         one = f"{sql_in('segment', [segment])} AND chunk_position = {int(position)}"
         content = self._read(["content"], one).column("content")
@@ -184,7 +186,7 @@ def _broken(chunks: pa.Table) -> dict[str, str]:
 def located(segments: Iterable[Segment], files: pa.Table, folder: str) -> list[Segment]:
     """Landed segments with the files that hold their bytes, as far as the table's log knows.
 
-    files: ``pipelines.source.delta.data_files`` of raw_segments. folder: the table's path or URI.
+    files: ``pipelines.engine.delta.data_files`` of raw_segments. folder: the table's path or URI.
     """
     of_one: dict[str, list[dict[str, Any]]] = defaultdict(list)
     of_several: dict[Partition, list[dict[str, Any]]] = defaultdict(list)

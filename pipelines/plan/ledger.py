@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from udfs.compute import pc
+from kafka_log_lake.udfs.compute import pc
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-from udfs.format.schema import SEGMENTS, Table
+from kafka_log_lake.udfs.format.schema import SEGMENTS, Table
 
 Partition = tuple[str, int]  # topic, partition
 Log = tuple[str, int, str]  # topic, partition, partition_dir
@@ -88,7 +88,7 @@ def read(table: str | DeltaTable, where: str = "") -> pa.Table:
 
     where: condition on rows, "" for all.
     """
-    from pipelines.source.delta import read_rows  # a scan needs no deltalake
+    from kafka_log_lake.pipelines.engine.delta import read_rows  # a scan needs no deltalake
 
     return numbered(read_rows(table, SEGMENTS.arrow_schema(), NAMES, where))
 

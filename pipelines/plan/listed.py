@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
-from pipelines.command.settings import Reading
-from pipelines.plan.headers import end_of_batches
-from pipelines.plan.slices import Segment
-from pipelines.source.listing import Listing, list_segments
+from kafka_log_lake.pipelines.cli.settings import Reading
+from kafka_log_lake.pipelines.listing.list_segments import list_segments
+from kafka_log_lake.pipelines.listing.listing import Listing
+from kafka_log_lake.pipelines.plan.headers import end_of_batches
+from kafka_log_lake.pipelines.plan.slices import Segment
 
 
 def list_sources(settings: Reading, **others: Any) -> Listing:

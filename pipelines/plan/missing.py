@@ -13,13 +13,21 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipelines.command.terminal import counted_noun
-from pipelines.rules import files, offsets
-from pipelines.rules.files import Files, files_of
-from pipelines.source.witnesses import ListedLog
-from udfs.compute import pc
-from udfs.rules.account import ASIDE, REMOTE, WRONG_BASE, Unseen, Witnesses, before_start, behind_end
-from udfs.rules.offsets import NO_LIMIT, Order
+from kafka_log_lake.pipelines.cli.terminal import counted_noun
+from kafka_log_lake.pipelines.listing.witnesses import ListedLog
+from kafka_log_lake.pipelines.rules import files, offsets
+from kafka_log_lake.pipelines.rules.files import Files, files_of
+from kafka_log_lake.udfs.batches.account import (
+    ASIDE,
+    REMOTE,
+    WRONG_BASE,
+    Unseen,
+    Witnesses,
+    before_start,
+    behind_end,
+)
+from kafka_log_lake.udfs.batches.offsets import NO_LIMIT, Order
+from kafka_log_lake.udfs.compute import pc
 
 # Of the ledger, what decides
 COLUMNS = (

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.command.terminal import counted_noun, first_lines, first_names
-from pipelines.plan import ledger
-from pipelines.plan.ledger import LedgerRow, Partition
-from pipelines.source.listing import Listing
+from kafka_log_lake.pipelines.cli.terminal import counted_noun, first_lines, first_names
+from kafka_log_lake.pipelines.listing.listing import Listing
+from kafka_log_lake.pipelines.plan import ledger
+from kafka_log_lake.pipelines.plan.ledger import LedgerRow, Partition
 
 
 def gone_segments(missing: pa.Table, listing: Listing, known: pa.Table) -> Iterator[Gone]:

@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.command.errors import UserError
-from pipelines.plan import ledger
-from pipelines.plan.landed import outlived
-from pipelines.plan.ledger import NOTHING_DECODED, LedgerRow, Partition
-from pipelines.plan.obsolete import (
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.listing.listing import Listing
+from kafka_log_lake.pipelines.plan import ledger
+from kafka_log_lake.pipelines.plan.landed import outlived
+from kafka_log_lake.pipelines.plan.ledger import NOTHING_DECODED, LedgerRow, Partition
+from kafka_log_lake.pipelines.plan.obsolete import (
     Copies,
     Obsolete,
     gone_segments,
@@ -27,12 +28,17 @@ from pipelines.plan.obsolete import (
     rewritten,
     twice_warnings,
 )
-from pipelines.plan.scope import outside
-from pipelines.plan.segment_actions import Action, Seen, must_compare, next_action, stay_if_same
-from pipelines.plan.slices import Segment
-from pipelines.source.listing import Listing
-from udfs.decoded import ALL, Scope
-from udfs.source.fingerprint import TO_CHECK_SCHEMA, Marks
+from kafka_log_lake.pipelines.plan.scope import outside
+from kafka_log_lake.pipelines.plan.segment_actions import (
+    Action,
+    Seen,
+    must_compare,
+    next_action,
+    stay_if_same,
+)
+from kafka_log_lake.pipelines.plan.slices import Segment
+from kafka_log_lake.udfs.decoder.decoded import ALL, Scope
+from kafka_log_lake.udfs.storage.fingerprint import TO_CHECK_SCHEMA, Marks
 
 _CHUNK = 1 << 14
 _CHECKED = 1 << 17  # segments whose fingerprints are checked together

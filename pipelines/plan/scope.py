@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.plan import ledger
-from pipelines.plan.headers import is_file_older
-from pipelines.plan.ledger import LedgerRow
-from pipelines.source.listing import Listing
-from udfs.compute import pc
-from udfs.decoded import NO_BOUNDS, Scope
+from kafka_log_lake.pipelines.listing.listing import Listing
+from kafka_log_lake.pipelines.plan import ledger
+from kafka_log_lake.pipelines.plan.headers import is_file_older
+from kafka_log_lake.pipelines.plan.ledger import LedgerRow
+from kafka_log_lake.udfs.compute import pc
+from kafka_log_lake.udfs.decoder.decoded import NO_BOUNDS, Scope
 
 _THREADS = 8
 _CHUNK = 1 << 14

@@ -30,9 +30,9 @@ from enum import StrEnum
 import numpy as np
 import pyarrow as pa
 
-from pipelines.plan.ledger import LedgerRow
-from udfs.compute import pc
-from udfs.source.fingerprint import Marks
+from kafka_log_lake.pipelines.plan.ledger import LedgerRow
+from kafka_log_lake.udfs.compute import pc
+from kafka_log_lake.udfs.storage.fingerprint import Marks
 
 
 class Action(StrEnum):

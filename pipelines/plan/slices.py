@@ -19,11 +19,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.plan.ledger import LedgerRow
-from pipelines.plan.segment_actions import Action
-from udfs.decoded import ALL, Range, Scope
-from udfs.rules.offsets import NO_LIMIT
-from udfs.spark.protocol import SLICE_SCHEMA
+from kafka_log_lake.pipelines.plan.ledger import LedgerRow
+from kafka_log_lake.pipelines.plan.segment_actions import Action
+from kafka_log_lake.udfs.batches.offsets import NO_LIMIT
+from kafka_log_lake.udfs.decoder.decoded import ALL, Range, Scope
+from kafka_log_lake.udfs.spark.protocol import SLICE_SCHEMA
 
 # The cost of opening a segment, in decoded bytes: keeps many empty segments from filling one task
 SEGMENT_COST = 256 * 1024

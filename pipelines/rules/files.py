@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from udfs.compute import pc
-from udfs.rules.offsets import NO_LIMIT
+from kafka_log_lake.udfs.batches.offsets import NO_LIMIT
+from kafka_log_lake.udfs.compute import pc
 
 LOG = ("topic", "partition", "partition_dir")
 # Columns of the ledger that decide

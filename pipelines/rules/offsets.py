@@ -1,4 +1,4 @@
-"""The order of the offsets of logs, from columns of a lake's tables: ``udfs.rules.offsets`` over Arrow."""
+"""The order of the offsets of logs, from columns of a lake's tables: ``udfs.batches.offsets`` over Arrow."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from pipelines.rules.files import Files
-from udfs.compute import pc
-from udfs.rules.offsets import RUN, Order, order
-from udfs.rules.retention import COMPACTED_TOPICS
+from kafka_log_lake.pipelines.rules.files import Files
+from kafka_log_lake.udfs.batches.offsets import RUN, Order, order
+from kafka_log_lake.udfs.batches.retention import COMPACTED_TOPICS
+from kafka_log_lake.udfs.compute import pc
 
 # Columns of the sound batches, and of quarantine, that decide
 BATCH_COLUMNS = (

@@ -1,4 +1,4 @@
-"""The transactions of a lake's logs, from columns of its tables: ``udfs.rules.transactions`` over Arrow."""
+"""The transactions of a lake's logs, from columns of its tables: ``udfs.batches.transactions`` over Arrow."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.rules.files import LOG, Files
-from pipelines.rules.offsets import places_before
-from udfs.format import layout as f
-from udfs.rules.transactions import EVENT, transactions
+from kafka_log_lake.pipelines.rules.files import LOG, Files
+from kafka_log_lake.pipelines.rules.offsets import places_before
+from kafka_log_lake.udfs.batches.transactions import EVENT, transactions
+from kafka_log_lake.udfs.format import layout as f
 
 # Columns of the sound transactional batches, and of quarantine, that decide
 BATCH_COLUMNS = (

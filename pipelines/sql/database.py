@@ -24,20 +24,20 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from pipelines.command.errors import UserError
-from pipelines.lake.address import open_lake, open_log, reading, table_path
-from pipelines.lake.published import published_tables
-from pipelines.source.delta import data_files, is_plain, open_table, read_declared, sql_literal
-from pipelines.sql.functions import create_functions, create_typed_functions
-from pipelines.sql.statements import creations
-from pipelines.sql.types import duckdb_type, no_rows, quoted
-from pipelines.typed.schemas import registry_reader
-from pipelines.typed.tables import TypedTable, typed_tables
-from pipelines.views.declared import SESSION_VIEWS, needed_names
-from udfs.format.hive import NULL
-from udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES, SCHEMAS
-from udfs.format.schema import TABLES, Table
-from udfs.source.store import is_object_store, open_store
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.engine.delta import data_files, is_plain, open_table, read_declared, sql_literal
+from kafka_log_lake.pipelines.lake.address import open_lake, open_log, reading, table_path
+from kafka_log_lake.pipelines.lake.published import published_tables
+from kafka_log_lake.pipelines.sql.functions import create_functions, create_typed_functions
+from kafka_log_lake.pipelines.sql.statements import creations
+from kafka_log_lake.pipelines.sql.types import duckdb_type, no_rows, quoted
+from kafka_log_lake.pipelines.typed.schemas import registry_reader
+from kafka_log_lake.pipelines.typed.tables import TypedTable, typed_tables
+from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, needed_names
+from kafka_log_lake.udfs.format.hive import NULL
+from kafka_log_lake.udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES, SCHEMAS
+from kafka_log_lake.udfs.format.schema import TABLES, Table
+from kafka_log_lake.udfs.storage.store import is_object_store, open_store
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -114,7 +114,7 @@ def one_database(lake: str, statement: str) -> Iterator[duckdb.DuckDBPyConnectio
 
 def macros() -> Iterable[str]:
     """Statements that create the functions of Spark that the views call."""
-    text = resources.files("pipelines.sql").joinpath("macros.sql").read_text()
+    text = resources.files("kafka_log_lake.pipelines.sql").joinpath("macros.sql").read_text()
     return [line for line in text.splitlines() if line.startswith("CREATE")]
 
 

@@ -17,11 +17,11 @@ import duckdb
 import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from pipelines.sql.types import duckdb_type
-from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS, Function
-from udfs.functions.typed import FUNCTIONS as TYPED_FUNCTIONS
-from udfs.values import columns
-from udfs.values.registry import Registry
+from kafka_log_lake.pipelines.sql.types import duckdb_type
+from kafka_log_lake.udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS, Function
+from kafka_log_lake.udfs.functions.typed import FUNCTIONS as TYPED_FUNCTIONS
+from kafka_log_lake.udfs.values.internal import columns
+from kafka_log_lake.udfs.values.schemas.registry import Registry
 
 # DuckDB makes no text of the number of a codec by itself, as Spark does
 _DECOMPRESS, _BY_NUMBER = "kafka_decompress", "kafka_decompress_of_text"
@@ -54,7 +54,7 @@ def create_typed_functions(database: duckdb.DuckDBPyConnection, registry: Callab
     def call(name: str, *columns: Any) -> Any:
         with one_thread:
             if not made:
-                from udfs.values.typed_functions import TypedFunctions
+                from kafka_log_lake.udfs.values.typed.functions import TypedFunctions
 
                 made.append(TypedFunctions(registry()))
             return getattr(made[0], name)(*columns)
@@ -102,7 +102,7 @@ def _code(function: Function) -> Callable[..., pa.Array]:
     """A callable with the function's number of parameters, from which DuckDB takes it."""
 
     def call(*columns: Any) -> Any:
-        code = getattr(import_module(f"udfs.{function.module}"), function.name)
+        code = getattr(import_module(f"kafka_log_lake.udfs.{function.module}"), function.name)
         if not function.is_stream:
             return code(*columns)
         parts = list(code(iter([columns if len(columns) > 1 else columns[0]])))

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import duckdb
 
-from pipelines.command.errors import UserError
-from pipelines.command.values import is_utf8
-from pipelines.sql.types import duckdb_type, no_rows
-from pipelines.views.declared import View
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.cli.values import is_utf8
+from kafka_log_lake.pipelines.sql.types import duckdb_type, no_rows
+from kafka_log_lake.pipelines.views.declared import View
 
 # What begins the number of an OFFSET clause: OFFSET 5, OFFSET (1 + 1), OFFSET ?, OFFSET $1
 _BEGINS_NUMBER = frozenset("0123456789(?$")

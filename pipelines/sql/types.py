@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from udfs.format.schema import Column
+from kafka_log_lake.udfs.format.schema import Column
 
 _NAMES = {
     "string": "VARCHAR",

@@ -12,13 +12,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from pipelines.lake.address import table_path
-from pipelines.source.delta import data_files
-from udfs.format.schema import RECORDS
-from udfs.source.store import open_store
-from udfs.values import typed_files
-from udfs.values.profile import COLUMNS, Look, PayloadFormat, count_looks, payload_formats
-from udfs.values.registry import Registry
+from kafka_log_lake.pipelines.engine.delta import data_files
+from kafka_log_lake.pipelines.lake.address import table_path
+from kafka_log_lake.udfs.format.schema import RECORDS
+from kafka_log_lake.udfs.storage.store import open_store
+from kafka_log_lake.udfs.values.schemas.profile import (
+    COLUMNS,
+    Look,
+    PayloadFormat,
+    count_looks,
+    payload_formats,
+)
+from kafka_log_lake.udfs.values.schemas.registry import Registry
+from kafka_log_lake.udfs.values.typed import files as typed_files
 
 _FILES, _ROWS = 4, 100  # files of a topic, and rows of each, that a sample has
 
@@ -57,7 +63,7 @@ def first_rows(lake: str, file: RecordsFile, rows: int, columns: Sequence[str]) 
 
 def sampled_formats(lake: str, records: DeltaTable, registry: Registry) -> list[PayloadFormat]:
     """What keys and values are, by some rows of some files of each topic. records: the open table."""
-    from udfs.values.typed_functions import TypedFunctions  # loads the decoders
+    from kafka_log_lake.udfs.values.typed.functions import TypedFunctions  # loads the decoders
 
     functions = TypedFunctions(registry)
     looks: dict[str, Counter[Look]] = defaultdict(Counter)

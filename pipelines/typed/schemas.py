@@ -10,16 +10,16 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.lake.address import table_path
-from pipelines.lake.published import published_tables
-from pipelines.source.delta import open_if_there, read_declared, read_rows, sql_literal
-from udfs.format.report_tables import SCHEMAS
-from udfs.format.schema import RECORDS
-from udfs.source.store import deltalake_options
-from udfs.values.encryption import described
-from udfs.values.payload import PayloadError
-from udfs.values.payloads import PayloadReader
-from udfs.values.registry import SCHEMAS_TOPIC, Reference, Registry, Schema
+from kafka_log_lake.pipelines.engine.delta import open_if_there, read_declared, read_rows, sql_literal
+from kafka_log_lake.pipelines.lake.address import table_path
+from kafka_log_lake.pipelines.lake.published import published_tables
+from kafka_log_lake.udfs.format.report_tables import SCHEMAS
+from kafka_log_lake.udfs.format.schema import RECORDS
+from kafka_log_lake.udfs.storage.store import deltalake_options
+from kafka_log_lake.udfs.values.schemas.encryption import described
+from kafka_log_lake.udfs.values.schemas.payload import PayloadError
+from kafka_log_lake.udfs.values.schemas.payloads import PayloadReader
+from kafka_log_lake.udfs.values.schemas.registry import SCHEMAS_TOPIC, Reference, Registry, Schema
 
 
 def registry_of_lake(records: DeltaTable, others: Sequence[Registry] = ()) -> Registry:

@@ -14,9 +14,18 @@ from typing import Any
 from urllib import parse, request
 from urllib.error import HTTPError
 
-from pipelines.command.errors import UserError
-from udfs.source.regular_file import read_regular
-from udfs.values.registry import AVRO, JSON_SCHEMA, PROTOBUF, UNKNOWN_ID, Registry, Schema, guid_of, schema_of
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.udfs.storage.regular_file import read_regular
+from kafka_log_lake.udfs.values.schemas.registry import (
+    AVRO,
+    JSON_SCHEMA,
+    PROTOBUF,
+    UNKNOWN_ID,
+    Registry,
+    Schema,
+    guid_of,
+    schema_of,
+)
 
 _TYPES = {".avsc": AVRO, ".proto": PROTOBUF, ".json": JSON_SCHEMA}
 _PAGE = 1000  # as many as Confluent's registry gives at most

@@ -12,11 +12,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from pyarrow import fs
 
-from pipelines.lake.address import table_path
-from pipelines.lake.published import version_at
-from pipelines.source.delta import data_files, open_table
-from udfs.source.store import open_store
-from udfs.values.merged_types import safe_names
+from kafka_log_lake.pipelines.engine.delta import data_files, open_table
+from kafka_log_lake.pipelines.lake.address import table_path
+from kafka_log_lake.pipelines.lake.published import version_at
+from kafka_log_lake.udfs.storage.store import open_store
+from kafka_log_lake.udfs.values.schemas.merged_types import safe_names
 
 # Folders of a lake with a table a topic, which are schemas in SQL
 FOLDERS = ("typed", "latest", "cdc", "history")

@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from importlib import resources
 
-from pipelines.lake.address import sql_name, sql_string
-from udfs.format.report_tables import REPORT_TABLES
-from udfs.format.schema import TABLES, Column
+from kafka_log_lake.pipelines.lake.address import sql_name, sql_string
+from kafka_log_lake.udfs.format.report_tables import REPORT_TABLES
+from kafka_log_lake.udfs.format.schema import TABLES, Column
 
 # What many views begin with. ``Columns: those of`` takes all columns of one of these, or of a table or view,
 # ``column, column: as in`` some of a table or view
@@ -137,7 +137,10 @@ def _read(name: str, text: str, in_session_only: bool) -> View:
 
 def _read_all() -> tuple[View, ...]:
     """Every view, each after those that it reads or has columns of."""
-    own, rules = resources.files("pipelines.views"), resources.files("pipelines.rules")
+    own, rules = (
+        resources.files("kafka_log_lake.pipelines.views"),
+        resources.files("kafka_log_lake.pipelines.rules"),
+    )
     files = {
         file.name.removesuffix(".sql"): (file.read_text(), folder.name == "session")
         for folder in (own, rules, own / "session")

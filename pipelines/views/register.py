@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
-from pipelines.command.driver import spark_errors
-from pipelines.command.errors import UserError, one_line
-from pipelines.command.session import configured
-from pipelines.functions.register import register_functions, register_internal_topics, register_typed
-from pipelines.lake.address import (
+from kafka_log_lake.pipelines.cli.errors import UserError, one_line
+from kafka_log_lake.pipelines.engine.delta import few_rows
+from kafka_log_lake.pipelines.engine.driver import spark_errors
+from kafka_log_lake.pipelines.engine.session import check_session, configured
+from kafka_log_lake.pipelines.lake.address import (
     SCHEMA_VERSION,
     VERSION_PROPERTY,
     open_lake,
@@ -30,18 +30,38 @@ from pipelines.lake.address import (
     table_path,
     tables_of,
 )
-from pipelines.lake.create import create_table
-from pipelines.lake.published import published_tables
-from pipelines.source.delta import few_rows
-from pipelines.source.hadoop import default_scheme, open_to_spark
-from pipelines.views.declared import SESSION_VIEWS, VIEWS, View, needed_names
-from udfs.format.index_tables import INDEX_TABLES
-from udfs.format.report_tables import CHECKPOINTS, READ_BY_VIEWS, REPORT_TABLES
-from udfs.format.schema import QUARANTINE, SEGMENTS, TABLES, TRANSACTIONS, Column
-from udfs.functions.typed import PAYLOAD
+from kafka_log_lake.pipelines.lake.create import create_table
+from kafka_log_lake.pipelines.lake.published import published_tables
+from kafka_log_lake.pipelines.listing.hadoop import default_scheme, open_to_spark
+from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, VIEWS, View, needed_names
+from kafka_log_lake.pipelines.views.functions import (
+    register_functions,
+    register_internal_topics,
+    register_typed,
+)
+from kafka_log_lake.udfs.format.index_tables import INDEX_TABLES
+from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS, READ_BY_VIEWS, REPORT_TABLES
+from kafka_log_lake.udfs.format.schema import QUARANTINE, SEGMENTS, TABLES, TRANSACTIONS, Column
+from kafka_log_lake.udfs.functions.typed import PAYLOAD
 
 _VIEWS_PROPERTY = "kafka_log_lake.views"
 _READ = "|".join([*(table.name for table in (*TABLES, *READ_BY_VIEWS)), *(view.name for view in VIEWS)])
+
+
+def register(
+    spark: SparkSession, lake: str | None = None, log: str | None = None, at: str | None = None
+) -> None:
+    """Creates temporary functions in this session, and temporary views over a lake's tables and views.
+
+    lake: without one the functions alone are created. log: the name of one of several copies, where
+    ``--with-copies`` decoded it; None or healed: the lake's own tables, which hold the healed log. at: the id
+    of a run or a time, for an earlier state; None for now. Raises a UserError where there is no such lake.
+    """
+    check_session(spark)
+    if lake is None:
+        register_functions(spark)
+    else:
+        register_views(spark, lake, at=at, log=log)
 
 
 def permanent_views(begin: str) -> Iterator[str]:
@@ -161,7 +181,7 @@ def _create_table_view(spark: SparkSession, address: str, name: str, table: Delt
     )
 
 
-def register(
+def register_views(
     spark: SparkSession,
     lake: str,
     statement: str = "",

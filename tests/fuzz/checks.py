@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kafka_log_lake.udfs.arrow.batch_columns import batch_columns, damage_columns
+from kafka_log_lake.udfs.decoder.decoded import Damage, Range, Totals
+from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
+from kafka_log_lake.udfs.kernels.framing import BATCH
 from tests.support import fast, reference_decoder
 from tests.support.agreement import check_batch_and_records
 from tests.support.fast import BytesSource
-from udfs.arrow.batch_columns import batch_columns, damage_columns
-from udfs.decoded import Damage, Range, Totals
-from udfs.kernels.framing import BATCH
-from udfs.segment_decoder import SegmentDecoder
 
 LIMIT = 1 << 20  # bytes that one batch may expand to
 

@@ -9,14 +9,14 @@ import numpy as np
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
+from kafka_log_lake.udfs.decoder.decoded import Range
+from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
 from tests.fuzz import checks, plain
 from tests.fuzz.segments import Maker
 from tests.kafka.reader import read_segments
 from tests.support import fast, mutations, strategies
 from tests.support.fast import BytesSource
 from tests.support.reference_decoder import Decoded, batch_size
-from udfs.decoded import Range
-from udfs.segment_decoder import SegmentDecoder
 
 KAFKA_LIMIT = 4 << 20
 _OF_RECORDS = ("offset", "timestamp_ms", "key", "value", "headers", "sequence", "size_bytes", "control_type")

@@ -20,6 +20,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kafka_log_lake.udfs.decoder import headers
+from kafka_log_lake.udfs.decoder.decoded import Range
+from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
 from tests.fuzz.checks import LIMIT
 from tests.fuzz.segments import Maker
 from tests.support.fast import BytesSource
@@ -35,9 +38,6 @@ from tests.support.segment_maker import (
     compress,
     varint,
 )
-from udfs.decoded import Range
-from udfs.recovery import headers
-from udfs.segment_decoder import SegmentDecoder
 
 SMALL, LARGE = 1 << 18, 1 << 21  # bytes of an input
 _WINDOW = 1 << 16

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from kafka_log_lake.udfs.decoder.decoded import Group, Range
+from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
+from kafka_log_lake.udfs.kernels.codecs import Scratch
 from tests.support.fast import BytesSource
-from udfs.decoded import Group, Range
-from udfs.kernels.codecs import Scratch
-from udfs.segment_decoder import SegmentDecoder
 
 PAGE = mmap.PAGESIZE
 _NO_ACCESS = 0  # PROT_NONE

@@ -144,7 +144,7 @@ def main() -> None:
     import atheris
 
     child, options = read_arguments()
-    with atheris.instrument_imports(include=["udfs"]):
+    with atheris.instrument_imports(include=["kafka_log_lake"]):
         plain.load()
     check(first_inputs()[0])
     child.begin()

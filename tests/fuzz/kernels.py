@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.kernels import arena as a
+from kafka_log_lake.udfs.kernels.codecs import xxh32
+from kafka_log_lake.udfs.kernels.framing import batch_size, scan_batches
+from kafka_log_lake.udfs.kernels.jit import copy_bytes, kernel
+from kafka_log_lake.udfs.kernels.record_batches import decode_batches, make_room, most_records
+from kafka_log_lake.udfs.vectorized_varint import read_varint, read_varlong
 from tests.fuzz import mutate
-from udfs.format import layout as f
-from udfs.kernels import arena as a
-from udfs.kernels.codecs import xxh32
-from udfs.kernels.framing import batch_size, scan_batches
-from udfs.kernels.jit import copy_bytes, kernel
-from udfs.kernels.record_batches import decode_batches, make_room, most_records
-from udfs.vectorized_varint import read_varint, read_varlong
 
 # Of the shared numbers (int64): what the watchdog reads
 INPUTS, SIZE, BEGIN, SOUND, WITH_RECORDS, RECORDS, BROKEN, PEAK, COMPARED = range(9)

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kafka_log_lake.udfs.kernels import arena
+from kafka_log_lake.udfs.kernels.framing import BATCH
+from kafka_log_lake.udfs.kernels.record_builder import Data, RecordBuilder
+from kafka_log_lake.udfs.kernels.record_cursor import CURSOR, FILLED, new_lines
 from tests.fuzz import checks, compared, costs, kernels, mutate, payloads, seeds
 from tests.fuzz.guarded import Guarded, GuardedDecoder
 from tests.fuzz.kernels import BEGIN, COMPARED, INPUTS, PEAK, RECORDS, SIZE, SOUND, WITH_RECORDS
 from tests.fuzz.segments import Maker
-from udfs.kernels import arena
-from udfs.kernels.framing import BATCH
-from udfs.kernels.record_builder import Data, RecordBuilder
-from udfs.kernels.record_cursor import CURSOR, FILLED, new_lines
 
 _BLOCK = 256  # inputs of a compiled loop
 _ADDRESS_SPACE = 1 << 30  # bytes that all inputs together may add to the process

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from udfs.format import layout as f
-from udfs.kernels.checksums import crc32, crc32c
-from udfs.kernels.jit import copy_bytes, kernel, load_be32
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.kernels.checksums import crc32, crc32c
+from kafka_log_lake.udfs.kernels.jit import copy_bytes, kernel, load_be32
 
 MOST = 1 << 14  # bytes of an input
 ROOM = MOST + 64  # bytes of a working buffer

@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from kafka_log_lake.udfs.values.json.structs import text
+from kafka_log_lake.udfs.values.schemas.payload import ERROR_CLASSES
+from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE
+from kafka_log_lake.udfs.values.typed.columns import SideDecoder
+from kafka_log_lake.udfs.values.typed.functions import TypedFunctions
 from tests.fuzz.costs import LARGE
 from tests.support import typed_corpus as corpus
-from udfs.values.json_columns import text
-from udfs.values.payload import ERROR_CLASSES
-from udfs.values.payloads import KEY, VALUE
-from udfs.values.typed_columns import SideDecoder
-from udfs.values.typed_functions import TypedFunctions
 
 ROWS = 64
 _LENGTH = struct.Struct(">i")

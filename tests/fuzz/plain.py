@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 
 _NAMES = (
-    "segment_decoder",
+    "decoder.segment_decoder",
     "kernels.checksums",
     "kernels.codecs",
     "kernels.framing",
     "kernels.legacy_record",
     "kernels.fast_payloads",
     "kernels.record_builder",
-    "recovery.batch_search",
-    "recovery.range_checksums",
-    "recovery.headers",
-    "recovery.resync",
+    "decoder.batch_search",
+    "decoder.range_checksums",
+    "decoder.headers",
+    "decoder.resync",
 )
 
 
@@ -60,16 +60,18 @@ def _check(key: Any, shape: tuple[int, ...]) -> None:
 @cache
 def load() -> dict[str, ModuleType]:
     """The modules of the plain copy, by name, with checksums from C: the plain ones are slow, and tested."""
-    compiled = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "udfs"}
+    compiled = {
+        name: module for name, module in sys.modules.items() if name.startswith("kafka_log_lake.udfs")
+    }
     for name in compiled:
         del sys.modules[name]
     before = os.environ.get("NUMBA_DISABLE_JIT", "0")
     os.environ["NUMBA_DISABLE_JIT"] = "1"
     try:
-        modules = {n.rpartition(".")[2]: importlib.import_module(f"udfs.{n}") for n in _NAMES}
+        modules = {n.rpartition(".")[2]: importlib.import_module(f"kafka_log_lake.udfs.{n}") for n in _NAMES}
     finally:
         os.environ["NUMBA_DISABLE_JIT"] = before
-        for name in [name for name in sys.modules if name.split(".")[0] == "udfs"]:
+        for name in [name for name in sys.modules if name.startswith("kafka_log_lake.udfs")]:
             del sys.modules[name]
         sys.modules.update(compiled)
     for module in modules.values():

@@ -25,14 +25,14 @@ import duckdb
 import pyarrow as pa
 import yaml
 
-from pipelines.command.generated import command_line, comment, csv_cell, html_text, shell_word
-from pipelines.command.values import is_topic_name
-from pipelines.recovery import page, state_files
-from pipelines.recovery.restore import Policy, count_losses, register_topics, write_restore
-from pipelines.sql.rows import Column, csv_lines
-from udfs.format.recovery_tables import LOST_RECORDS
-from udfs.replicas.cluster_state import ClusterState, Partition
-from udfs.values.internal_topics import TOPICS
+from kafka_log_lake.pipelines.cli.generated import command_line, comment, csv_cell, html_text, shell_word
+from kafka_log_lake.pipelines.cli.values import is_topic_name
+from kafka_log_lake.pipelines.listing.cluster_state import ClusterState, Partition
+from kafka_log_lake.pipelines.query.rows import Column, csv_lines
+from kafka_log_lake.pipelines.recover import page, state_files
+from kafka_log_lake.pipelines.recover.restore import Policy, count_losses, register_topics, write_restore
+from kafka_log_lake.udfs.format.recovery_tables import LOST_RECORDS
+from kafka_log_lake.udfs.values.internal.topics import TOPICS
 
 CANARY = "ran"
 _PARTS = (

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
-from pipelines import decode_batches, ingest_raw
-from pipelines.command.errors import UserError
-from pipelines.command.settings import Settings
-from pipelines.lake.create import create_tables
+from kafka_log_lake.pipelines import decode_batches, ingest_raw
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.lake.create import create_tables
 from tests.soak import look
 from tests.soak.changes import DISKS, KINDS, Changes
 from tests.soak.policy import How, Tables
@@ -334,7 +334,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--most-reports", type=int, default=1)
     given = parser.parse_args(arguments)
     seed = int(given.seed or random.SystemRandom().randrange(10**6))
-    from pipelines.command.session import session
+    from kafka_log_lake.pipelines.engine.session import session
 
     began = time.monotonic()
     print(f"{given.steps} steps, SOAK_SEED={seed}", flush=True)

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from pipelines.lake.published import published_tables
-from pipelines.sql.database import open_database
+from kafka_log_lake.pipelines.lake.published import published_tables
+from kafka_log_lake.pipelines.sql.database import open_database
 from tests.soak.decoded import (
     BATCH,
     DAMAGE,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from pipelines.lake.published import DECODE_APP
+from kafka_log_lake.pipelines.lake.published import DECODE_APP
 from tests.support.logs import TABLES, batch, batches, data, marker, put
 
 _KEYS = (

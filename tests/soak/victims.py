@@ -14,6 +14,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
+from kafka_log_lake.udfs.kernels import machine_code
 from tests.soak import scenario
 from tests.support.cluster import ROOT, Cluster
 from tests.support.java import QUICK_JAVA
@@ -27,7 +28,6 @@ from tests.support.processes import (
     python_workers,
     stop_a_holder,
 )
-from udfs.kernels import machine_code
 
 # Where tasks run: in processes without Spark, in the Spark of the command, on a cluster
 PROCESSES, EMBEDDED, STANDALONE = "processes", "embedded", "standalone"

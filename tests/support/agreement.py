@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafka_log_lake.udfs.format.schema import BATCHES, RECORDS
 from tests.support.reference_decoder import Decoded
-from udfs.format.schema import BATCHES, RECORDS
 
 _BATCH_COLUMNS = {column.name for column in BATCHES.columns} - {"error"}
 _RECORD_COLUMNS = {column.name for column in RECORDS.columns}

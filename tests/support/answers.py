@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from pipelines.sql import duck
-from pipelines.sql import spark as with_spark
-from pipelines.sql.database import open_database
-from pipelines.views.declared import View
+from kafka_log_lake.pipelines.query import duck
+from kafka_log_lake.pipelines.query import spark as with_spark
+from kafka_log_lake.pipelines.sql.database import open_database
+from kafka_log_lake.pipelines.views.declared import View
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

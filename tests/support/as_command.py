@@ -11,11 +11,11 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from pipelines import decode_batches, ingest_raw
-from pipelines.command.on_demand import SparkOnDemand
-from pipelines.command.settings import Settings
-from pipelines.execute.summary import Summary
-from pipelines.source.listing import Listing
+from kafka_log_lake.pipelines import decode_batches, ingest_raw
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.decode.summary import Summary
+from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
+from kafka_log_lake.pipelines.listing.listing import Listing
 
 
 class _OnDemand(SparkOnDemand):

@@ -18,12 +18,12 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from pipelines.command.errors import UserError
-from pipelines.inspection.locate import Locator
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.inspect_batch.batch import Inspection, inspect
+from kafka_log_lake.pipelines.inspect_batch.causes import BIT, BYTE, CUT, ORDER, OTHER, UNKNOWN, ZEROS
+from kafka_log_lake.pipelines.inspect_batch.locate import Locator
 from tests.support import corpus
 from tests.support.segment_maker import GZIP, NONE, Batch, Record
-from udfs.inspection.batch import Inspection, inspect
-from udfs.inspection.causes import BIT, BYTE, CUT, ORDER, OTHER, UNKNOWN, ZEROS
 
 _MOST = 200_000  # bytes of a file
 _TEXT = b"2024-05-17 03:12:44,101 INFO [main] Started o.a.k.Server, took 12 ms; user=app, host=db-1\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyspark
 
-from pipelines.command.session import ANYWHERE, ONLY_PLANS
+from kafka_log_lake.pipelines.engine.session import ANYWHERE, ONLY_PLANS
 from tests.support.cluster import _OF_EVERY_JOB, ROOT, bare_environment
 from tests.support.processes import wait_for
 

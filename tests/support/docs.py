@@ -9,7 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 README = ROOT / "README.md"
-DOCS = sorted((ROOT / "docs").glob("*.md"))
+ARCHITECTURE = ROOT / "ARCHITECTURE.md"
+DOCS = [*sorted((ROOT / "docs").glob("*.md")), ARCHITECTURE, ROOT / "CONTRIBUTING.md"]
 VIEWS_PAGE = ROOT / "docs" / "views.md"
 COMMANDS, OPERATIONS = ROOT / "docs" / "commands.md", ROOT / "docs" / "operations.md"
 FORMATS, QUALITY = ROOT / "docs" / "formats_and_cost.md", ROOT / "docs" / "quality.md"

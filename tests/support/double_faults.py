@@ -15,9 +15,9 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+from kafka_log_lake.pipelines.inspect_batch.causes import CUT, OTHER, POSSIBLE, UNKNOWN, ZEROS
 from tests.support.causes_named import _TEXT, _covered, look
 from tests.support.segment_maker import GZIP, LZ4, NONE, ZSTD, Batch, Record
-from udfs.inspection.causes import CUT, OTHER, POSSIBLE, UNKNOWN, ZEROS
 
 RIGHT, NOT_KNOWN, UNSURE, WRONG = "right", "unknown", "possible", "wrong"
 # Fields of a header of magic 2 whose bits are flipped: begin and end

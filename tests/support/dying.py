@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from pipelines.execute.decode import Decoder
-from pipelines.lake.commit import LakeWriter
-from pipelines.lake.intents import Intents
+from kafka_log_lake.pipelines.decode.decode import Decoder
+from kafka_log_lake.pipelines.lake.commit import LakeWriter
+from kafka_log_lake.pipelines.lake.intents import Intents
 
 # point -> what is called there, at which call, and whether death comes before or after it
 POINTS: dict[str, tuple[Any, str, int, str]] = {
@@ -56,7 +56,7 @@ def arrange(point: tuple[Any, str, int, str], die: Callable[[], Any], setattr_: 
 
 
 def main() -> int:
-    from pipelines import decode_batches
+    from kafka_log_lake.pipelines import decode_batches
 
     arrange(POINTS[sys.argv[1]], lambda: os.kill(os.getpid(), signal.SIGKILL), setattr)
     return decode_batches.main(sys.argv[2:])

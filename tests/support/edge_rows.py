@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from pipelines.lake.address import table_path
-from pipelines.lake.create import create_table
+from kafka_log_lake.pipelines.lake.address import table_path
+from kafka_log_lake.pipelines.lake.create import create_table
+from kafka_log_lake.udfs.format.report_tables import QUALITY_METRICS
 from tests.support.lake_rows import insert
-from udfs.format.report_tables import QUALITY_METRICS
 
 _BIGINTS = (None, 0, 1, -1, 7, -7, 1000, -1001, 2**31, 2**53 + 1, 2**62, -(2**62))
 _INTS = (None, 0, 1, -1, 3, -3, 2**30, -(2**30), 17, -17)

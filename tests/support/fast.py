@@ -1,4 +1,4 @@
-"""The decoder under test, ``udfs.segment_decoder``, in the shape of the reference decoder's answer."""
+"""The decoder under test, ``udfs.decoder.segment_decoder``, in the shape of the reference decoder's."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kafka_log_lake.udfs.arrow.batch_columns import batch_columns, damage_columns
+from kafka_log_lake.udfs.decoder.decoded import Range, Totals
+from kafka_log_lake.udfs.decoder.segment_decoder import WINDOW_BYTES, SegmentDecoder
 from tests.support.reference_decoder import DEFAULT_LIMIT, Decoded
-from udfs.arrow.batch_columns import batch_columns, damage_columns
-from udfs.decoded import Range, Totals
-from udfs.segment_decoder import WINDOW_BYTES, SegmentDecoder
 
 
 class BytesSource:

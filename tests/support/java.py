@@ -11,8 +11,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from pipelines.command.java import java_command
-from pipelines.command.session import ONLY_PLANS
+from kafka_log_lake.pipelines.cli.java import java_command
+from kafka_log_lake.pipelines.engine.session import ONLY_PLANS
 
 # Variables with a user's own options. Java refuses to start where two collectors are named
 _OF_USERS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from udfs.values.definitions import Field, Message, messages
+from kafka_log_lake.udfs.values.internal.definitions import Field, Message, messages
 
 FILES = (
     *("consumer_offsets", "transaction_state", "share_group_state", "cluster_metadata"),

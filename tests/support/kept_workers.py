@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from pipelines.command import processes
-from pipelines.command.processes import Processes
+from kafka_log_lake.pipelines.engine import processes
+from kafka_log_lake.pipelines.engine.processes import Processes
 
 Place = tuple[dict[str, str], list[str], str]
 

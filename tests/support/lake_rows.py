@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from pipelines.lake.address import table_path
-from pipelines.lake.published import DECODE_APP, mark
-from pipelines.lake.transactions import Read
-from pipelines.source.delta import read_rows
-from udfs.format.schema import TABLES
+from kafka_log_lake.pipelines.engine.delta import read_rows
+from kafka_log_lake.pipelines.lake.address import table_path
+from kafka_log_lake.pipelines.lake.published import DECODE_APP, mark
+from kafka_log_lake.pipelines.lake.transactions import Read
+from kafka_log_lake.udfs.format.schema import TABLES
 
 
 def insert(lake: str, table: str, rows: Iterable[Mapping[str, Any]]) -> None:

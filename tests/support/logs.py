@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from pipelines.source.delta import open_table
+from kafka_log_lake.pipelines.engine.delta import open_table
 from tests.support.segment_maker import CONTROL, TRANSACTIONAL, Batch, Record
 
 TABLES = ("records", "batches", "quarantine", "segments", "transactions", "raw_segments")

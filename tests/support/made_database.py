@@ -10,16 +10,16 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.rules.files import files_of
-from pipelines.rules.offsets import PLACE_COLUMNS
-from pipelines.rules.transactions import BATCH_COLUMNS, transactions_of
-from pipelines.sql.database import macros
-from pipelines.sql.functions import create_functions
-from pipelines.sql.statements import creations
-from pipelines.views.declared import SESSION_VIEWS, needed_names
+from kafka_log_lake.pipelines.rules.files import files_of
+from kafka_log_lake.pipelines.rules.offsets import PLACE_COLUMNS
+from kafka_log_lake.pipelines.rules.transactions import BATCH_COLUMNS, transactions_of
+from kafka_log_lake.pipelines.sql.database import macros
+from kafka_log_lake.pipelines.sql.functions import create_functions
+from kafka_log_lake.pipelines.sql.statements import creations
+from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, needed_names
+from kafka_log_lake.udfs.format.schema import RECORDS, TRANSACTIONS
 from tests.support.made_tables import tables
 from tests.support.random_logs import Log
-from udfs.format.schema import RECORDS, TRANSACTIONS
 
 
 def with_transactions(made: Mapping[str, pa.Table]) -> dict[str, pa.Table]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.support.answers import answer
 from tests.support.logs import batch
 from tests.support.segment_maker import Batch, Record
-
-if TYPE_CHECKING:
-    pass
 
 Rows = list[dict[str, Any]]
 Ask = Callable[[str], Rows]

@@ -8,9 +8,9 @@ from typing import Any
 
 from crc32c import crc32c
 
+from kafka_log_lake.udfs.format.encode import PlainRecord
+from kafka_log_lake.udfs.values.internal.encode import metadata_record, record_batch
 from tests.support.logs import put
-from udfs.format.encode import PlainRecord
-from udfs.values.encode import metadata_record, record_batch
 
 IDS = {name: f"{name:A<21}A" for name in ("t", "u", "gone")}  # topic -> its id
 

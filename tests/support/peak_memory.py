@@ -14,10 +14,10 @@ import json
 from collections import Counter
 from pathlib import Path
 
+from kafka_log_lake.udfs import decode_segment
+from kafka_log_lake.udfs.decoder.decoded import Damage
+from kafka_log_lake.udfs.decoder.segment_decoder import MAX_BATCH_UNCOMPRESSED
 from tests.support import corpus
-from udfs import decode_segment
-from udfs.decoded import Damage
-from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED
 
 
 def mib(field: str) -> float:

@@ -75,7 +75,7 @@ def python_workers(pid: int) -> list[int]:
 
 def local_workers(pid: int) -> list[int]:
     """The worker processes of jobs without Spark below this process."""
-    return [p for p in descendants(pid) if "-m udfs.worker" in command(p)]
+    return [p for p in descendants(pid) if "-m kafka_log_lake.udfs.worker" in command(p)]
 
 
 def open_files(pid: int) -> list[str]:

@@ -9,17 +9,17 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from pipelines.lake import transactions
-from pipelines.lake.address import table_path
-from pipelines.lake.published import published_tables
-from pipelines.plan import ledger
-from pipelines.plan.ledger import LedgerRow
-from pipelines.report.quality import metrics
-from pipelines.report.quality.check import CHECKS
+from kafka_log_lake.pipelines.lake import transactions
+from kafka_log_lake.pipelines.lake.address import table_path
+from kafka_log_lake.pipelines.lake.published import published_tables
+from kafka_log_lake.pipelines.plan import ledger
+from kafka_log_lake.pipelines.plan.ledger import LedgerRow
+from kafka_log_lake.pipelines.quality_report import metrics
+from kafka_log_lake.pipelines.quality_report.check import CHECKS
+from kafka_log_lake.udfs.format.schema import TRANSACTIONS
 from tests.support import fast
 from tests.support.lake_rows import insert, reader
 from tests.support.segment_maker import segment_name
-from udfs.format.schema import TRANSACTIONS
 
 NOW = 1_700_000_000_000  # ms: the base timestamp of batches that tests make
 LATER = NOW + 86_400_000

@@ -8,9 +8,9 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
+from kafka_log_lake.udfs.values.internal.encode import metadata_record
 from tests.support.metadata_disks import metadata_log
 from tests.support.replica_sets import Broker, ReplicaSet
-from udfs.values.encode import metadata_record
 
 TOPIC, TOPIC_ID, CLUSTER = "t", "AAAAAAAAAAAAAAAAAAAAAQ", "Cluster-of-the-model-0"
 FUTURE = f"{TOPIC}-0.{'ab' * 16}-future"

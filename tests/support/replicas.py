@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.command.settings import Settings
-from pipelines.recovery.compare import Compared, compare
-from pipelines.recovery.sources import Inventory, find_copies
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.recover.compare import Compared, compare
+from kafka_log_lake.pipelines.recover.sources import Inventory, find_copies
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "replicas"
 SCENARIOS = (

@@ -15,16 +15,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pipelines.command.settings import Settings
-from pipelines.recovery import rows
-from pipelines.recovery.compare import Compared, compare
-from pipelines.recovery.log_writer import copy_log, healed_log, write_log
-from pipelines.recovery.sources import find_copies
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.recover import rows
+from kafka_log_lake.pipelines.recover.bounds import END
+from kafka_log_lake.pipelines.recover.compare import Compared, compare
+from kafka_log_lake.pipelines.recover.history import Sure
+from kafka_log_lake.pipelines.recover.log_writer import copy_log, healed_log, write_log
+from kafka_log_lake.pipelines.recover.sources import find_copies
+from kafka_log_lake.udfs.files import decode_segment
 from tests.support.replica_disks import FUTURE, write
 from tests.support.replica_sets import Made, ReplicaSet, replica_set
-from udfs.files import decode_segment
-from udfs.replicas.bounds import END
-from udfs.replicas.history import Sure
 
 
 class Variant(NamedTuple):

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.command.settings import Settings
-from pipelines.plan import missing
-from pipelines.rules import offsets as lake_offsets
-from pipelines.rules.files import Files
-from pipelines.scan import scan
-from pipelines.source.listing import LISTING_SCHEMA
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.listing.listing import LISTING_SCHEMA
+from kafka_log_lake.pipelines.plan import missing
+from kafka_log_lake.pipelines.rules import offsets as lake_offsets
+from kafka_log_lake.pipelines.rules.files import Files
+from kafka_log_lake.pipelines.scan.command import scan
 from tests.support.made_database import by_log, database_of
 from tests.support.made_tables import tables
 from tests.support.random_logs import Log, Odds, random_logs, write_files

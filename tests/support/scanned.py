@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pipelines.command.settings import Settings
-from pipelines.scan import scan
-from pipelines.scanning.findings import Findings, Log
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.scan.command import scan
+from kafka_log_lake.pipelines.scan.findings import Findings, Log
 
 HOUR = 3_600_000
 NOW = 1_700_000_000_000

@@ -54,8 +54,8 @@ def jobs(command: Sequence[str], **environment: str) -> Iterator[Jobs]:
 
 
 def main() -> None:
-    from pipelines.command.session import session
-    from pipelines.command.settings import Settings
+    from kafka_log_lake.pipelines.cli.settings import Settings
+    from kafka_log_lake.pipelines.engine.session import session
 
     reported = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what else is printed is no answer

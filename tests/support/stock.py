@@ -12,8 +12,8 @@ import sys
 from pyspark.sql import SparkSession
 
 from kafka_log_lake import Settings, connect, decode, register
-from pipelines.command.session import ANYWHERE
-from pipelines.views.declared import SESSION_VIEWS
+from kafka_log_lake.pipelines.engine.session import ANYWHERE
+from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS
 from tests.support.answers import all_rows, same_in_both
 
 OF_DELTA = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")

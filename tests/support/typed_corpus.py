@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from kafka_log_lake import read_segment
-from udfs.values.payloads import KEY, VALUE, PayloadReader
-from udfs.values.plain_payloads import plain_of
-from udfs.values.registry import SCHEMAS_TOPIC, Registry
+from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE, PayloadReader
+from kafka_log_lake.udfs.values.schemas.plain_payloads import plain_of
+from kafka_log_lake.udfs.values.schemas.registry import SCHEMAS_TOPIC, Registry
 
 ROOT = Path(__file__).parent.parent / "data" / "typed"
 DATA = ROOT / "data"

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from udfs.decoded import Damage
-from udfs.format import faults
-from udfs.format import layout as f
-from udfs.format.schema import BATCHES, QUARANTINE
-from udfs.kernels.framing import base_unknown
+from kafka_log_lake.udfs.decoder.decoded import Damage
+from kafka_log_lake.udfs.format import faults
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.schema import BATCHES, QUARANTINE
+from kafka_log_lake.udfs.kernels.framing import base_unknown
 
 _CODECS = pa.array(f.CODEC_NAMES)
 _CONTROL_TYPES = pa.array([*f.CONTROL_TYPES, "UNKNOWN"])

@@ -27,9 +27,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from udfs.format.hive import partition_folder
-from udfs.format.schema import RAW_SEGMENTS, Table
-from udfs.source.store import is_object_store, open_store
+from kafka_log_lake.udfs.format.hive import partition_folder
+from kafka_log_lake.udfs.format.schema import RAW_SEGMENTS, Table
+from kafka_log_lake.udfs.storage.store import is_object_store, open_store
 
 _DICTIONARY = (
     "segment",

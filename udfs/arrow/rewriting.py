@@ -16,8 +16,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from udfs.arrow.parquet_sink import Codec, DataFile, Folders, index_options, statistics, writer_options
-from udfs.format.schema import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS, TABLES, TRANSACTIONS, Table
+from kafka_log_lake.udfs.arrow.parquet_sink import (
+    Codec,
+    DataFile,
+    Folders,
+    index_options,
+    statistics,
+    writer_options,
+)
+from kafka_log_lake.udfs.format.schema import (
+    BATCHES,
+    QUARANTINE,
+    RAW_SEGMENTS,
+    RECORDS,
+    TABLES,
+    TRANSACTIONS,
+    Table,
+)
 
 _BY_NAME = {table.name: table for table in TABLES}
 # The columns that say which rows are of a segment, from a byte on; None: of a log, all of them

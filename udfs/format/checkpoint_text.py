@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from udfs.words import counted_noun
+from kafka_log_lake.udfs.words import counted_noun
 
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 # Of a log directory: which offset of each log it keeps

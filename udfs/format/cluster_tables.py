@@ -5,7 +5,7 @@ Each is written as a whole by every run. No table has a secret.
 
 from __future__ import annotations
 
-from udfs.format.schema import Table, columns
+from kafka_log_lake.udfs.format.schema import Table, columns
 
 _TOPIC = (("topic", "string", "Topic"), ("topic_id", "string", "Its id, as Kafka writes it"))
 

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from udfs.format import layout as f
+from kafka_log_lake.udfs.format import layout as f
 
 _WITHOUT_ATTRIBUTES, _WITH_ATTRIBUTES = b"", b"\x00"
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from udfs.format import faults
-from udfs.format import layout as f
-from udfs.format.varints import varint_at
+from kafka_log_lake.udfs.format import faults
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.varints import varint_at
 
 
 class Numbers(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from udfs.words import count_of
+from kafka_log_lake.udfs.words import count_of
 
 # Status codes, in the order of STATUS_NAMES
 OK, SUSPECT, CORRUPT, INVALID, UNSUPPORTED = range(5)

@@ -4,7 +4,7 @@ rows, and rows of a partition's folder are replaced as a whole.
 
 from __future__ import annotations
 
-from udfs.format.schema import BOUNDS, Table, columns
+from kafka_log_lake.udfs.format.schema import BOUNDS, Table, columns
 
 _PLACE = (
     ("topic", "string", "Topic, from the partition folder's name", BOUNDS),

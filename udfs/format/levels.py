@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from udfs.format import layout as f
+from kafka_log_lake.udfs.format import layout as f
 
 # Least level, most, and Kafka's default; snappy has no levels
 _LEVELS = {"gzip": (1, 9, 6), "snappy": None, "lz4": (1, 17, 9), "zstd": (-131_072, 22, 3)}

@@ -5,7 +5,7 @@ Each is written as a whole by every run.
 
 from __future__ import annotations
 
-from udfs.format.schema import BOUNDS, RECORDS, Table, columns
+from kafka_log_lake.udfs.format.schema import BOUNDS, RECORDS, Table, columns
 
 _PLACE = (
     ("topic", "string", "Topic", BOUNDS),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from udfs.format.cluster_tables import CLUSTER_TABLES
-from udfs.format.index_tables import INDEX_TABLES
-from udfs.format.recovery_tables import HEALED_BATCHES, RECOVERY_TABLES
-from udfs.format.schema import BOUNDS, Table, columns
+from kafka_log_lake.udfs.format.cluster_tables import CLUSTER_TABLES
+from kafka_log_lake.udfs.format.index_tables import INDEX_TABLES
+from kafka_log_lake.udfs.format.recovery_tables import HEALED_BATCHES, RECOVERY_TABLES
+from kafka_log_lake.udfs.format.schema import BOUNDS, Table, columns
 
 FORMAT_SAVINGS = Table(
     "format_savings",

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from udfs.format import layout as f
+from kafka_log_lake.udfs.format import layout as f
 
 V0_OVERHEAD = f.V0_MIN_SIZE
 V1_OVERHEAD = f.V1_MIN_SIZE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from udfs.format import layout as f
+from kafka_log_lake.udfs.format import layout as f
 
 
 def varint_at(data: bytes | np.ndarray, at: int, end: int, bits: int = 32) -> tuple[int, int] | None:

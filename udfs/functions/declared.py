@@ -1,6 +1,6 @@
 """Every function for SQL, declared once: name, parameters, result. Plain values, without a kernel.
 
-The driver registers from these declarations (``pipelines.functions``); ``docs/functions.md`` describes them.
+The driver registers from these declarations (``pipelines.views``); ``docs/functions.md`` describes them.
 The module that each one names holds a function of its name.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from udfs.format.schema import BATCHES, RECORDS, Column, Table
+from kafka_log_lake.udfs.format.schema import BATCHES, RECORDS, Column, Table
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ FUNCTIONS = (
     Function("kafka_decompress", "functions.scalars", ("string", "binary"), "binary", is_stream=True),
     Function(
         "kafka_unproven_records",
-        "dump.unproven",
+        "functions.unproven",
         ("binary",),
         "array<struct<offset:bigint,key:binary,is_tombstone:boolean>>",
     ),

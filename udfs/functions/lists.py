@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from udfs.arrow.batch_columns import batch_columns
-from udfs.decoded import Damage, Range
-from udfs.functions.columns import BinaryColumn, binary_column
-from udfs.functions.declared import KAFKA_BATCHES, KAFKA_RECORDS, TableFunction
-from udfs.kernels.column_functions import are_framed, batches_of_each
-from udfs.kernels.framing import BATCH
-from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES, SegmentDecoder
-from udfs.source.byte_source import ChunkSource
+from kafka_log_lake.udfs.arrow.batch_columns import batch_columns
+from kafka_log_lake.udfs.decoder.decoded import Damage, Range
+from kafka_log_lake.udfs.decoder.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES, SegmentDecoder
+from kafka_log_lake.udfs.functions.columns import BinaryColumn, binary_column
+from kafka_log_lake.udfs.functions.declared import KAFKA_BATCHES, KAFKA_RECORDS, TableFunction
+from kafka_log_lake.udfs.kernels.column_functions import are_framed, batches_of_each
+from kafka_log_lake.udfs.kernels.framing import BATCH
+from kafka_log_lake.udfs.storage.byte_source import ChunkSource
 
 # What one value may give: it becomes one row of Spark, which lies in memory as a whole
 MOST_BYTES = MAX_BATCH_UNCOMPRESSED

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from udfs.format import layout as f
-from udfs.functions.columns import BinaryColumn, binary_column, numbers
-from udfs.kernels import column_functions as kernels
-from udfs.kernels.codecs import Scratch, expand
-from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED
+from kafka_log_lake.udfs.decoder.segment_decoder import MAX_BATCH_UNCOMPRESSED
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.functions.columns import BinaryColumn, binary_column, numbers
+from kafka_log_lake.udfs.kernels import column_functions as kernels
+from kafka_log_lake.udfs.kernels.codecs import Scratch, expand
 
 # The codecs by the names of ``batches.compression``, and by the code in the attributes of a batch
 _CODECS = {name: code for code, name in enumerate(f.CODEC_NAMES) if name != "unknown"}

@@ -1,6 +1,6 @@
 """The functions of typed values, declared: plain values, without the decoders.
 
-``udfs.values.typed_functions`` has their code.
+``udfs.values.typed.functions`` has their code.
 """
 
 from __future__ import annotations

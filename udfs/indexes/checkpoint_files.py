@@ -6,14 +6,14 @@ import itertools
 
 import pyarrow as pa
 
-from udfs.format.checkpoint_text import (
+from kafka_log_lake.udfs.format.checkpoint_text import (
     LEADER_EPOCH_FILE,
     MOST_BYTES,
     OFFSET_FILES,
     epoch_entries,
     offset_entries,
 )
-from udfs.indexes.rows import row_schema, rows_of
+from kafka_log_lake.udfs.indexes.rows import row_schema, rows_of
 
 __all__ = [
     "LEADER_EPOCH_FILE",

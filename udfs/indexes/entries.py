@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from udfs.format.layout import MAX_OFFSET
-from udfs.indexes.rows import row_schema, rows_of
+from kafka_log_lake.udfs.format.layout import MAX_OFFSET
+from kafka_log_lake.udfs.indexes.rows import row_schema, rows_of
 
 OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])

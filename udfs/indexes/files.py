@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from udfs.format.layout import MAX_OFFSET
-from udfs.indexes import checkpoint_files, entries, kraft_snapshot, producer_snapshot
-from udfs.source.regular_file import MOST_INDEX_BYTES, read_regular
+from kafka_log_lake.udfs.format.layout import MAX_OFFSET
+from kafka_log_lake.udfs.indexes import checkpoint_files, entries, kraft_snapshot, producer_snapshot
+from kafka_log_lake.udfs.storage.regular_file import MOST_INDEX_BYTES, read_regular
 
 LEADER_EPOCH_FILE = checkpoint_files.LEADER_EPOCH_FILE
 OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX = ".index", ".timeindex", ".txnindex"

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from udfs.decoded import Damage
-from udfs.indexes.rows import row_schema, rows_of
+from kafka_log_lake.udfs.decoder.decoded import Damage
+from kafka_log_lake.udfs.indexes.rows import row_schema, rows_of
 
 SUFFIX = ".checkpoint"
 BOOTSTRAP = "bootstrap.checkpoint"  # the records with which a cluster begins
@@ -50,8 +50,10 @@ def kraft_snapshot(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
 
     control_type is null for metadata, name for control records. Raises OSError where it can't be opened.
     """
-    from udfs.files import decode_segment  # loads compiled kernels, which the other files do not need
-    from udfs.values.columns import internal_records
+    from kafka_log_lake.udfs.files import (
+        decode_segment,  # loads compiled kernels, which the other files do not need
+    )
+    from kafka_log_lake.udfs.values.internal.columns import internal_records
 
     damages: list[Damage] = []
     for batch in decode_segment(path, columns=_COLUMNS, on_damage=damages.append):

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from udfs.indexes.rows import row_schema, rows_of
-from udfs.words import counted_noun
+from kafka_log_lake.udfs.indexes.rows import row_schema, rows_of
+from kafka_log_lake.udfs.words import counted_noun
 
 VERSION = 1
 _HEAD = struct.Struct(">hIi")
@@ -88,7 +88,9 @@ def producer_snapshot(data: bytes) -> pa.RecordBatch:
 
 
 def _crc32c(data: bytes) -> int:
-    from udfs.kernels.checksums import crc32c  # loads compiled kernels, which the other files do not need
+    from kafka_log_lake.udfs.kernels.checksums import (
+        crc32c,  # loads compiled kernels, which the other files do not need
+    )
 
     return int(crc32c(np.frombuffer(data, dtype=np.uint8), 0, len(data), 0))
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from udfs.kernels.jit import copy_bytes, copy_sixteen, inlined, kernel, store_i32
+from kafka_log_lake.udfs.kernels.jit import copy_bytes, copy_sixteen, inlined, kernel, store_i32
 
 # What there has to be room for
 COUNTED = ("rows", "headers", "key_bytes", "value_bytes", "header_key_bytes", "header_value_bytes")

@@ -8,7 +8,7 @@ gets a default, so that each column has the rows of the one that it lies in; val
 unions.
 
 A payload that breaks a rule is rolled back, and gets defaults. What is wrong with it says the exact reader
-(``udfs.values.avro``), which holds the same rules.
+(``udfs.values.avro.payload``), which holds the same rules.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from udfs.kernels.jit import inlined, int64, kernel, load_u32, load_u64
-from udfs.kernels.texts import SPAN_BITS, is_utf8
-from udfs.vectorized_varint import read_varlong
+from kafka_log_lake.udfs.kernels.jit import inlined, int64, kernel, load_u32, load_u64
+from kafka_log_lake.udfs.kernels.texts import SPAN_BITS, is_utf8
+from kafka_log_lake.udfs.vectorized_varint import read_varlong
 
 # Operations. Column and arguments: b is the branch or symbol count, the size (of BYTES the most, 0 for any),
 # or the least bytes of an item

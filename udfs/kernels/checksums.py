@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from llvmlite import binding as llvm
 
-from udfs.kernels import libraries
-from udfs.kernels.jit import called_by_kernels, int64, kernel, load_u64
-from udfs.kernels.native import crc32_of
+from kafka_log_lake.udfs.kernels import libraries
+from kafka_log_lake.udfs.kernels.jit import called_by_kernels, int64, kernel, load_u64
+from kafka_log_lake.udfs.kernels.native import crc32_of
 
 CRC32C_POLYNOMIAL = 0x82F63B78
 CRC32_POLYNOMIAL = 0xEDB88320

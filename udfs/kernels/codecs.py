@@ -19,9 +19,9 @@ import cramjam
 import numpy as np
 import zstandard
 
-from udfs.format import faults
-from udfs.format import layout as f
-from udfs.kernels.jit import int64, kernel
+from kafka_log_lake.udfs.format import faults
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.kernels.jit import int64, kernel
 
 try:
     from isal import isal_zlib as inflater

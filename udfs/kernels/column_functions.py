@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from udfs.kernels.checksums import crc32c
-from udfs.kernels.framing import batch_size, is_sound
-from udfs.kernels.jit import copy_bytes, int64, kernel, load_be32, load_u32
-from udfs.vectorized_varint import read_varlong
+from kafka_log_lake.udfs.kernels.checksums import crc32c
+from kafka_log_lake.udfs.kernels.framing import batch_size, is_sound
+from kafka_log_lake.udfs.kernels.jit import copy_bytes, int64, kernel, load_be32, load_u32
+from kafka_log_lake.udfs.vectorized_varint import read_varlong
 
 # Confluent's wire format: the byte 0, then the schema id
 CONFLUENT_MAGIC = 0

@@ -16,9 +16,9 @@ from numba import extending, types
 from numba.core import caching
 from numba.extending import overload, register_jitable, typeof_impl
 
-from udfs.kernels import checksums, jit, libraries, machine_code, native
-from udfs.kernels.jit import Kernel, check, int64
-from udfs.kernels.native import DECLINED
+from kafka_log_lake.udfs.kernels import checksums, jit, libraries, machine_code, native
+from kafka_log_lake.udfs.kernels.jit import Kernel, check, int64
+from kafka_log_lake.udfs.kernels.native import DECLINED
 
 # Numba gives an intrinsic its typing context itself
 intrinsic: Any = extending.intrinsic

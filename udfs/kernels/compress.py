@@ -21,7 +21,7 @@ import cramjam
 import lz4.block
 import zstandard
 
-from udfs.format.levels import LZ4_FAST, CodecLevel
+from kafka_log_lake.udfs.format.levels import LZ4_FAST, CodecLevel
 
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 << 10

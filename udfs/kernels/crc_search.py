@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from udfs.kernels.checksums import CRC32_POLYNOMIAL, CRC32C_POLYNOMIAL
-from udfs.kernels.jit import kernel
+from kafka_log_lake.udfs.kernels.checksums import CRC32_POLYNOMIAL, CRC32C_POLYNOMIAL
+from kafka_log_lake.udfs.kernels.jit import kernel
 
 
 def _tables(polynomial: int) -> tuple[np.ndarray, np.ndarray]:

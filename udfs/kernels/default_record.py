@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from udfs.format import faults
-from udfs.format import layout as f
-from udfs.kernels import arena as a
-from udfs.kernels.jit import inlined, int64, kernel, load_be16, load_be32, load_u64
-from udfs.kernels.record_cursor import Parts, has_room, put_row, stop
-from udfs.vectorized_varint import read_varint, read_varlong, varint_size
+from kafka_log_lake.udfs.format import faults
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.kernels import arena as a
+from kafka_log_lake.udfs.kernels.jit import inlined, int64, kernel, load_be16, load_be32, load_u64
+from kafka_log_lake.udfs.kernels.record_cursor import Parts, has_room, put_row, stop
+from kafka_log_lake.udfs.vectorized_varint import read_varint, read_varlong, varint_size
 
 _NO_ROOM = -2
 _HIGH_BITS = np.uint64(0x8080808080808080)

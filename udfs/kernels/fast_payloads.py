@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from udfs.format import layout as f
-from udfs.kernels.checksums import crc32
-from udfs.kernels.codecs import LZ4_MAGIC, LZ4_STORED, XERIAL_HEADER, XERIAL_MAGIC, xxh32
-from udfs.kernels.jit import (
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.kernels.checksums import crc32
+from kafka_log_lake.udfs.kernels.codecs import LZ4_MAGIC, LZ4_STORED, XERIAL_HEADER, XERIAL_MAGIC, xxh32
+from kafka_log_lake.udfs.kernels.jit import (
     copy_bytes,
     copy_sixteen,
     inlined,
@@ -24,8 +24,8 @@ from udfs.kernels.jit import (
     load_u32,
     load_u64,
 )
-from udfs.kernels.native import DECLINED, inflate, lz4_block, zstd_frame
-from udfs.kernels.record_batches import most_records
+from kafka_log_lake.udfs.kernels.native import DECLINED, inflate, lz4_block, zstd_frame
+from kafka_log_lake.udfs.kernels.record_batches import most_records
 
 # Why a call ended
 GROUP_ENDS, DECLINES = range(2)

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from udfs.format import faults
-from udfs.format import layout as f
-from udfs.kernels.checksums import crc32, crc32c
-from udfs.kernels.jit import inlined, int64, kernel, load_be16, load_be32, load_be64
+from kafka_log_lake.udfs.format import faults
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.kernels.checksums import crc32, crc32c
+from kafka_log_lake.udfs.kernels.jit import inlined, int64, kernel, load_be16, load_be32, load_be64
 
 # One row a batch. Positions: byte in the segment (position), or in the window (at, payload_at).
 BATCH = np.dtype(

@@ -12,11 +12,12 @@ Numba is imported by the first call that finds no machine code in the folder of 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from udfs.kernels import machine_code
+from kafka_log_lake.udfs.kernels import machine_code
 
 Takes = ParamSpec("Takes")
 Gives = TypeVar("Gives", covariant=True)
@@ -92,14 +93,15 @@ class Kernel(Generic[Takes, Gives]):
     def _machine_code(self, kinds: tuple[Any, ...], args: tuple[Any, ...]) -> Callable[..., Any]:
         """The function for these arguments: kept from another process, else compiled here."""
         file = None
-        if self.__module__.startswith("udfs."):  # others have no part in the folder's name
+        if self.__module__.startswith("kafka_log_lake."):  # others have no part in the folder's name
             found = machine_code.find(self.__module__, self.__name__, kinds)
             if found is not None:
                 return found
             file = machine_code.code_file(self.__module__, self.__name__, kinds)
-        from udfs.kernels import compiling  # loads Numba
-
-        return compiling.compiled(self, args, file)
+        # It loads Numba. By name: it imports this module, and kernels of which it has forms of its own
+        compiling = import_module("kafka_log_lake.udfs.kernels.compiling")
+        made: Callable[..., Any] = compiling.compiled(self, args, file)
+        return made
 
 
 def kernel(function: Callable[Takes, Gives]) -> Kernel[Takes, Gives]:

@@ -1,7 +1,7 @@
 """JSON as it was written -> canonical JSON, where that is the same but for blanks between tokens and zeros
 behind a fraction.
 
-What may come out otherwise is left to the exact way (``udfs.values.json_text``), and so is what breaks
+What may come out otherwise is left to the exact way (``udfs.values.json.parse``), and so is what breaks
 RFC 8259: escapes that Python writes otherwise, exponents, members of one name, too many levels. No number is
 read: a real with more digits than a double holds for sure is for the caller to compare (``reals``). What is
 written here is never longer than what was read.
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from udfs.kernels.jit import copy_bytes, inlined, int64, kernel, load_u64
-from udfs.kernels.texts import is_utf8
+from kafka_log_lake.udfs.kernels.jit import copy_bytes, inlined, int64, kernel, load_u64
+from kafka_log_lake.udfs.kernels.texts import is_utf8
 
 LEFT = -1
 # Decimal digits that a double tells apart always; zeros behind the point before Python writes an exponent

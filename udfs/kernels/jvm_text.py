@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from udfs.kernels.jit import copy_bytes, inlined, int64, kernel, load_u64
+from kafka_log_lake.udfs.kernels.jit import copy_bytes, inlined, int64, kernel, load_u64
 
 _REPLACEMENT = (0xEF, 0xBF, 0xBD)
 _MOST = (1 << 31) - 1  # bytes in one column of Arrow strings

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from udfs.format import faults
-from udfs.format import layout as f
-from udfs.kernels.checksums import crc32
-from udfs.kernels.jit import inlined, int64, kernel, load_be32, load_be64
-from udfs.kernels.record_cursor import Parts, has_room, put_row, stop
+from kafka_log_lake.udfs.format import faults
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.kernels.checksums import crc32
+from kafka_log_lake.udfs.kernels.jit import inlined, int64, kernel, load_be32, load_be64
+from kafka_log_lake.udfs.kernels.record_cursor import Parts, has_room, put_row, stop
 
 
 @inlined

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from udfs.format import layout as f
-from udfs.kernels.jit import copy_bytes, copy_sixteen, inlined, int64, kernel, load_be32
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.kernels.jit import copy_bytes, copy_sixteen, inlined, int64, kernel, load_be32
 
 # What is printed, by bits
 RECORDS, METADATA, CONTENTS, HEADER_VALUES = 1, 2, 4, 8

@@ -34,15 +34,22 @@ from typing import Any
 
 from llvmlite import binding as llvm
 
-from udfs.kernels import libraries
-from udfs.package_files import package_files
+from kafka_log_lake.udfs.kernels import libraries
+from kafka_log_lake.udfs.package_files import package_files
 
 # Numba's own switches: no compilation at all, and checks of array indices
 COMPILES = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 CHECKS_BOUNDS = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")
 
 # Where kernels lie, and what they are compiled from
-KERNEL_ROOMS = ("format", "kernels", "recovery", "vectorized_varint.py")
+KERNEL_ROOMS = (
+    "format",
+    "kernels",
+    "decoder/batch_search.py",
+    "decoder/headers.py",
+    "decoder/range_checksums.py",
+    "vectorized_varint.py",
+)
 _PACKAGE = "kafka-log-lake"
 
 # What the wheel brings: level -> the features of a CPU that it takes, as LLVM names them. Checksums multiply
@@ -70,7 +77,7 @@ def _cache_name() -> str:
     """A folder name made of everything that compiled kernels depend on."""
     digest = hashlib.sha256((_numba() / "_version.py").read_bytes())
     for room in KERNEL_ROOMS:
-        for path, source in package_files(resources.files("udfs").joinpath(room), room):
+        for path, source in package_files(resources.files("kafka_log_lake.udfs").joinpath(room), room):
             if path.endswith(".py"):
                 digest.update(f"\0{path}\0{len(source)}\0".encode() + source)
     name = f"numba-{sys.version_info[0]}{sys.version_info[1]}-{digest.hexdigest()[:16]}"
@@ -139,7 +146,7 @@ def _brought() -> tuple[str, Any] | None:
     level = level_of(llvm.get_host_cpu_features())
     if level is None or "NUMBA_CPU_NAME" in os.environ:
         return None
-    folder = resources.files("udfs").joinpath(COMPILED, _cache_name(), level)
+    folder = resources.files("kafka_log_lake.udfs").joinpath(COMPILED, _cache_name(), level)
     return (level, folder) if folder.is_dir() else None
 
 

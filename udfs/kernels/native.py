@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import binding as llvm
 
-from udfs.kernels import libraries
+from kafka_log_lake.udfs.kernels import libraries
 
 DECLINED = -1
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from udfs.format import layout as f
-from udfs.kernels import arena as a
-from udfs.kernels import record_cursor as c
-from udfs.kernels.arena import part_of, set_bits
-from udfs.kernels.framing import increment_sequence
-from udfs.kernels.jit import inlined, int64, kernel
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.kernels import arena as a
+from kafka_log_lake.udfs.kernels import record_cursor as c
+from kafka_log_lake.udfs.kernels.arena import part_of, set_bits
+from kafka_log_lake.udfs.kernels.framing import increment_sequence
+from kafka_log_lake.udfs.kernels.jit import inlined, int64, kernel
 
 _MOST = (1 << 63) - 1
 

@@ -6,8 +6,8 @@ comes again is merged. A repeated field has rows of another *scope*, one an item
 scope holds the number of items up to the end of each row.
 
 A payload that breaks a rule is refused, and so is what is left to the exact reader
-(``udfs.values.protobuf``), which holds the same rules: groups, a message inside itself, a message that
-replaces another member of its oneof, a number that a closed enum does not know.
+(``udfs.values.protobuf.payload``), which holds the same rules: groups, a message inside itself, a message
+that replaces another member of its oneof, a number that a closed enum does not know.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from udfs.kernels.jit import inlined, int64, kernel
-from udfs.kernels.texts import SPAN_BITS, is_utf8
+from kafka_log_lake.udfs.kernels.jit import inlined, int64, kernel
+from kafka_log_lake.udfs.kernels.texts import SPAN_BITS, is_utf8
 
 # What a value is made of
 VARINT, INT32, UINT32, BOOL, SINT32, SINT64, FIXED64, FIXED32, BYTES, STRING, MESSAGE, LEFT = range(12)

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from udfs.format import layout as f
-from udfs.kernels import arena as a
-from udfs.kernels.arena import part_of, set_bits, text_columns
-from udfs.kernels.default_record import decode_records
-from udfs.kernels.framing import set_fault
-from udfs.kernels.jit import inlined, int64, kernel
-from udfs.kernels.legacy_record import decode_message, decode_wrapper
-from udfs.kernels.number_columns import fill_numbers
-from udfs.kernels.record_cursor import start_cursor
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.kernels import arena as a
+from kafka_log_lake.udfs.kernels.arena import part_of, set_bits, text_columns
+from kafka_log_lake.udfs.kernels.default_record import decode_records
+from kafka_log_lake.udfs.kernels.framing import set_fault
+from kafka_log_lake.udfs.kernels.jit import inlined, int64, kernel
+from kafka_log_lake.udfs.kernels.legacy_record import decode_message, decode_wrapper
+from kafka_log_lake.udfs.kernels.number_columns import fill_numbers
+from kafka_log_lake.udfs.kernels.record_cursor import start_cursor
 
 _VALID = (a.KEY_VALID, a.VALUE_VALID, a.HEADER_VALID, a.HEADER_VALUE_VALID)
 _SMALLEST = (f.MIN_RECORD_SIZE, f.MIN_HEADER_SIZE, 1, 1, 1, 1)  # bytes that one of each of COUNTED takes

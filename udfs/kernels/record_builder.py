@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from udfs.kernels import arena as a
-from udfs.kernels.record_batches import decode_batches, decode_chunk, make_room
-from udfs.kernels.record_columns import NO_ARENA, record_columns
-from udfs.kernels.record_cursor import CURSOR, FILLED, new_lines, start_cursor
+from kafka_log_lake.udfs.kernels import arena as a
+from kafka_log_lake.udfs.kernels.record_batches import decode_batches, decode_chunk, make_room
+from kafka_log_lake.udfs.kernels.record_columns import NO_ARENA, record_columns
+from kafka_log_lake.udfs.kernels.record_cursor import CURSOR, FILLED, new_lines, start_cursor
 
 MOST_ROWS = 1 << 17  # of a record batch
 CHUNK_BYTES = 1 << 26  # expanded bytes above which a batch goes in chunks: a column of Arrow holds 2 GiB

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from udfs.format import layout as f
-from udfs.format.schema import HEADER_TYPE
-from udfs.kernels import arena as a
-from udfs.kernels.arena import PARTS, lay_out, part_sizes
-from udfs.kernels.jvm_text import repair_utf8
-from udfs.kernels.record_cursor import FILLED
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.schema import HEADER_TYPE
+from kafka_log_lake.udfs.kernels import arena as a
+from kafka_log_lake.udfs.kernels.arena import PARTS, lay_out, part_sizes
+from kafka_log_lake.udfs.kernels.jvm_text import repair_utf8
+from kafka_log_lake.udfs.kernels.record_cursor import FILLED
 
 
 class _Column(NamedTuple):

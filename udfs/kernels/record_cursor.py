@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from udfs.format import faults
-from udfs.kernels import arena as a
-from udfs.kernels.jit import inlined, kernel, store_i32
+from kafka_log_lake.udfs.format import faults
+from kafka_log_lake.udfs.kernels import arena as a
+from kafka_log_lake.udfs.kernels.jit import inlined, kernel, store_i32
 
 # How far a batch is decoded, so that one of very many records goes in chunks
 CURSOR = np.dtype(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from udfs.kernels.jit import inlined, kernel
+from kafka_log_lake.udfs.kernels.jit import inlined, kernel
 
 _BLOCK = 1024  # places that are looked at before a branch
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from udfs.kernels.jit import copy_bytes, copy_sixteen, int64, kernel, load_be32, load_u64
+from kafka_log_lake.udfs.kernels.jit import copy_bytes, copy_sixteen, int64, kernel, load_be32, load_u64
 
 SPAN_BITS = 31  # Arrow's binary columns have less than 2^31 bytes
 _HIGH_BITS = np.uint64(0x8080808080808080)

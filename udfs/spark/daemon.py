@@ -13,7 +13,7 @@ import pandas  # type: ignore[import-untyped]  # noqa: F401  # what Spark import
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import udfs.spark.tasks  # noqa: F401
+import kafka_log_lake.udfs.spark.tasks  # noqa: F401
 
 if __name__ == "__main__":
     # After each task pyspark collects garbage: these objects are left out

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from udfs.format import layout as f
-from udfs.format.encode import PlainRecord, batch_records, messages
-from udfs.format.levels import CodecLevel
-from udfs.format.sizes import Records, Sizes, as_stored, batched, varint_size
-from udfs.kernels.compress import compress
-from udfs.spark.protocol import ArrowBatches, Stage, schema_of
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.encode import PlainRecord, batch_records, messages
+from kafka_log_lake.udfs.format.levels import CodecLevel
+from kafka_log_lake.udfs.format.sizes import Records, Sizes, as_stored, batched, varint_size
+from kafka_log_lake.udfs.kernels.compress import compress
+from kafka_log_lake.udfs.spark.protocol import ArrowBatches, Stage, schema_of
 
 BATCHINGS = (1, 10, 100, 1000)
 

@@ -17,21 +17,21 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
-from udfs.arrow.batch_columns import batch_columns, damage_columns
-from udfs.decoded import Damage, Group, Range, Totals
-from udfs.files import base_offset_of
-from udfs.format import faults, layout
-from udfs.format.schema import BATCHES, QUARANTINE, RECORDS
-from udfs.functions.columns import binary_column
-from udfs.kernels import framing
-from udfs.kernels.column_functions import are_framed
-from udfs.segment_decoder import SegmentDecoder
-from udfs.source.byte_source import ByteSource, ChunkSource, SourceError
-from udfs.source.landed_source import LandedChunks
-from udfs.source.spool import Chunks, ChunkSpool, Contradiction
-from udfs.spark.protocol import ArrowBatches, FrameRead, Stage
-from udfs.spark.table_rows import ReadFailed, cut_for_spark, place_text
-from udfs.words import counted_noun
+from kafka_log_lake.udfs.arrow.batch_columns import batch_columns, damage_columns
+from kafka_log_lake.udfs.decoder.decoded import Damage, Group, Range, Totals
+from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
+from kafka_log_lake.udfs.files import base_offset_of
+from kafka_log_lake.udfs.format import faults, layout
+from kafka_log_lake.udfs.format.schema import BATCHES, QUARANTINE, RECORDS
+from kafka_log_lake.udfs.functions.columns import binary_column
+from kafka_log_lake.udfs.kernels import framing
+from kafka_log_lake.udfs.kernels.column_functions import are_framed
+from kafka_log_lake.udfs.spark.protocol import ArrowBatches, FrameRead, Stage
+from kafka_log_lake.udfs.spark.table_rows import ReadFailed, cut_for_spark, place_text
+from kafka_log_lake.udfs.storage.byte_source import ByteSource, ChunkSource, SourceError
+from kafka_log_lake.udfs.storage.landed_source import LandedChunks
+from kafka_log_lake.udfs.storage.spool import Chunks, ChunkSpool, Contradiction
+from kafka_log_lake.udfs.words import counted_noun
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from udfs.compute import pc
-from udfs.spark.protocol import SLICE_SCHEMA, ArrowBatches
+from kafka_log_lake.udfs.compute import pc
+from kafka_log_lake.udfs.spark.protocol import SLICE_SCHEMA, ArrowBatches
 
 # The high bytes of a base offset below 2**48, so every batch has some. More lines than batches cost little;
 # a file without any would be one line. Two bytes, not three: what is missing tells a separator from a mark.

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
 
-from udfs.package_files import package_files
+from kafka_log_lake.udfs.package_files import package_files
 
 PROJECT = "kafka-log-lake"
 LIBRARIES = ("pyarrow", "numba")
 # What a worker imports to decode; the last imports all that is ours
-_NEEDED = ("numpy", "pyarrow", "numba", "zstandard", "lz4", "cramjam", "udfs.spark.tasks")
+_NEEDED = ("numpy", "pyarrow", "numba", "zstandard", "lz4", "cramjam", "kafka_log_lake.udfs.spark.tasks")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Executor:
 def code_digest() -> str:
     """Eight hexadecimal digits that are the same for the same sources of ``udfs``, in a folder or a zip."""
     digest = hashlib.sha256()
-    for path, content in package_files(resources.files("udfs"), "udfs"):
+    for path, content in package_files(resources.files("kafka_log_lake"), "kafka_log_lake"):
         if path.endswith(".py"):
             digest.update(f"{path}\0".encode() + content + b"\0")
     return digest.hexdigest()[:8]
@@ -64,7 +64,7 @@ def look(_: Iterable[int]) -> Iterable[str]:
         except metadata.PackageNotFoundError:  # not there, or the code of a checkout
             continue
     if not broken:
-        own = import_module("udfs.spark.preflight")
+        own = import_module("kafka_log_lake.udfs.spark.preflight")
         code, place = own.code_digest(), os.path.dirname(os.path.dirname(os.path.dirname(str(own.__file__))))
     yield json.dumps(
         {

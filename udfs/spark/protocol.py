@@ -10,12 +10,11 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
 
 import pyarrow as pa
 
-from udfs.decoded import ALL, Scope, Totals
-from udfs.format.schema import BATCHES, QUARANTINE, RECORDS, Column
+from kafka_log_lake.udfs.decoder.decoded import ALL, Scope, Totals
+from kafka_log_lake.udfs.format.schema import BATCHES, QUARANTINE, RECORDS, Column
 
 ArrowBatches = Iterator[pa.RecordBatch]
 Stage = Callable[[ArrowBatches], ArrowBatches]
@@ -152,55 +151,3 @@ class FrameRead(TableRead):
     def places(self) -> pa.Schema:
         """The columns that say which log the bytes are of."""
         return pa.schema([FRAME_SCHEMA.field(name) for name in ("topic", "partition", "segment")])
-
-
-def table_stage(read: TableRead) -> Stage:
-    """The mapInArrow callable of ``udfs.spark.table_rows``: rows of slices in, rows of a table out."""
-
-    def run(batches: ArrowBatches) -> ArrowBatches:
-        from udfs.spark import tasks
-        from udfs.spark.table_rows import read_table
-
-        tasks.keep_modules()
-        for batch in batches:
-            yield from read_table(read, batch)
-
-    return run
-
-
-def frame_stage(read: FrameRead) -> Stage:
-    """The mapInArrow callable of ``udfs.spark.frame_rows``."""
-
-    def run(batches: ArrowBatches) -> ArrowBatches:
-        from udfs.spark import tasks
-        from udfs.spark.frame_rows import decode_rows
-
-        tasks.keep_modules()
-        yield from decode_rows(read)(batches)
-
-    return run
-
-
-StageName = Literal[
-    "write_tables",
-    "stage_rows",
-    "read_records",
-    "verify",
-    "land_raw",
-    "read_raw",
-    "check_files",
-    "rewrite_files",
-]
-
-
-def stage(name: StageName, options: StageOptions) -> Stage:
-    """A mapInArrow callable of ``udfs.spark.tasks``, by its name there."""
-
-    def run(batches: ArrowBatches) -> ArrowBatches:
-        from udfs.spark import tasks
-
-        tasks.keep_modules()
-        makers: dict[str, Callable[[StageOptions], Stage]] = vars(tasks)
-        yield from makers[name](options)(batches)
-
-    return run

@@ -12,13 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from udfs.arrow.batch_columns import batch_columns, damage_columns
-from udfs.decoded import Damage, Group
-from udfs.format.schema import BATCHES, QUARANTINE, RECORDS, Table
-from udfs.source.byte_source import SourceError
-from udfs.spark.protocol import ArrowBatches, TableRead
-from udfs.spark.task_input import TaskSlice, slices_of
-from udfs.words import counted_noun
+from kafka_log_lake.udfs.arrow.batch_columns import batch_columns, damage_columns
+from kafka_log_lake.udfs.decoder.decoded import Damage, Group
+from kafka_log_lake.udfs.format.schema import BATCHES, QUARANTINE, RECORDS, Table
+from kafka_log_lake.udfs.spark.protocol import ArrowBatches, TableRead
+from kafka_log_lake.udfs.spark.task_input import TaskSlice, slices_of
+from kafka_log_lake.udfs.storage.byte_source import SourceError
+from kafka_log_lake.udfs.words import counted_noun
 
 log = logging.getLogger(__name__)
 

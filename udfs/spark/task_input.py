@@ -14,9 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from udfs.decoded import Group, Range, Scope
-from udfs.segment_decoder import SegmentDecoder
-from udfs.source.byte_source import (
+from kafka_log_lake.udfs.decoder.decoded import Group, Range, Scope
+from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
+from kafka_log_lake.udfs.spark.protocol import SLICE_SCHEMA, ArrowBatches, Problem, SliceReport, StageOptions
+from kafka_log_lake.udfs.storage.byte_source import (
     ByteSource,
     ChunkSource,
     FileSource,
@@ -24,13 +25,12 @@ from udfs.source.byte_source import (
     SourceError,
     SourceUnreadable,
     Unreadable,
-    open_source,
 )
-from udfs.source.fingerprint import Marks, compare
-from udfs.source.landed_source import LandedFiles, LandedSource
-from udfs.source.object_source import ObjectSource
-from udfs.source.pieces import PiecesSource
-from udfs.spark.protocol import SLICE_SCHEMA, ArrowBatches, Problem, SliceReport, StageOptions
+from kafka_log_lake.udfs.storage.fingerprint import Marks, compare
+from kafka_log_lake.udfs.storage.landed_source import LandedFiles, LandedSource
+from kafka_log_lake.udfs.storage.object_source import ObjectSource
+from kafka_log_lake.udfs.storage.opening import open_source
+from kafka_log_lake.udfs.storage.pieces import PiecesSource
 
 
 @dataclass

@@ -12,16 +12,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from udfs.arrow.batch_columns import batch_columns, damage_columns
-from udfs.arrow.parquet_sink import Codec, Folders, GroupWriter, Origin
-from udfs.arrow.rewriting import Rewrite, rewrite
-from udfs.decoded import Group, Totals
-from udfs.format.schema import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS
-from udfs.segment_decoder import SegmentDecoder
-from udfs.source.byte_source import SourceChanged, SourceError
-from udfs.source.chunks import cut_chunks
-from udfs.source.fingerprint import fingerprint, mark
-from udfs.spark.protocol import (
+from kafka_log_lake.udfs.arrow.batch_columns import batch_columns, damage_columns
+from kafka_log_lake.udfs.arrow.parquet_sink import Codec, Folders, GroupWriter, Origin
+from kafka_log_lake.udfs.arrow.rewriting import Rewrite, rewrite
+from kafka_log_lake.udfs.decoder.decoded import Group, Totals
+from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
+from kafka_log_lake.udfs.format.schema import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS
+from kafka_log_lake.udfs.spark.protocol import (
     BATCH_ROW,
     DAMAGE_ROW,
     FILE,
@@ -33,8 +30,11 @@ from udfs.spark.protocol import (
     Stage,
     StageOptions,
 )
-from udfs.spark.table_rows import cut_for_spark, placed
-from udfs.spark.task_input import FailedSource, TaskSlice, groups_of, slices_of
+from kafka_log_lake.udfs.spark.table_rows import cut_for_spark, placed
+from kafka_log_lake.udfs.spark.task_input import FailedSource, TaskSlice, groups_of, slices_of
+from kafka_log_lake.udfs.storage.byte_source import SourceChanged, SourceError
+from kafka_log_lake.udfs.storage.chunks import cut_chunks
+from kafka_log_lake.udfs.storage.fingerprint import fingerprint, mark
 
 _BATCH_ROWS = 1 << 12  # rows of ``batches`` converted at a time, of several small segments
 

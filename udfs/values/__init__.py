@@ -1,7 +1,7 @@
-"""What the keys and values of Kafka's internal topics hold: bytes to Arrow columns.
+"""What keys and values hold: bytes to JSON and to Arrow columns.
 
-definitions       Kafka's own message definitions (``messages/``), as dataclasses
-readers           a definition in one version -> a reader of its bytes, made once
-internal_topics   the record of a topic -> which message it is, its key and its value
-columns           Arrow arrays of keys and values -> Arrow structs
+internal   Kafka's internal topics
+schemas    the schema registry, the wire formats, and what decoders share
+avro, protobuf, json   one format each: exact readers, and readers of whole columns
+typed      the typed columns and files of a topic
 """

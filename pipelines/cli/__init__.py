@@ -1,0 +1,1 @@
+"""The command line: commands, settings, options, errors, and the text that a person reads."""

@@ -1,0 +1,78 @@
+"""Text of what this project writes for other programs: shells, spreadsheets, browsers, YAML.
+
+Names and values in it are from disks that anybody may have written. What is made here is one line, holds no
+character that drives a terminal, and is data to the program that reads it.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import shlex
+
+from kafka_log_lake.pipelines.cli.terminal import printable
+
+# Of a page that is one file: it loads nothing. Pages without a script have no right to run one
+PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+# Controls but tab and line breaks, and marks that turn the direction of writing: no cell of a table needs one
+_CONTROLS = re.compile(
+    "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+# What a spreadsheet takes for a formula, as OWASP lists it; what was guarded before is guarded once more
+_FORMULA = re.compile("'*[=+\\-@\t\r\uff1d\uff0b\uff0d\uff20]")
+_NUMBER = re.compile(r"[+-]?[0-9][0-9.,:/ -]*([eE][+-]?[0-9]+)?")
+_QUOTED = re.compile('[,"\r\n]')
+
+
+def comment(text: str) -> str:
+    r"""A line of comment for a shell and for YAML: a line break in the text is shown as ``\n``."""
+    return f"# {printable(text)}"
+
+
+def shell_word(text: str) -> str:
+    """A name or path in a comment, in quotes where a shell could act on it: zsh runs pasted comments."""
+    return shlex.quote(printable(text))
+
+
+def command_line(head: str, *words: str | tuple[str, str]) -> str:
+    """The line that runs a command in a POSIX shell.
+
+    head: the begin of the line as it is. words: further words, which are quoted; a pair is an option and its
+    value. Where a word has characters that can't be printed (line breaks, ESC, marks that turn the direction
+    of writing) the line is a comment that shows the command and runs nothing: pasted into a terminal, such
+    characters act in spite of quotes.
+    """
+    flat = [part for word in words for part in ([word] if isinstance(word, str) else _option(*word))]
+    line = " ".join((head, *map(shlex.quote, flat)))
+    return line if line.isprintable() else comment(f"left out, for characters that can't be printed: {line}")
+
+
+def _option(name: str, value: str) -> list[str]:
+    """An option with its value, which may begin with a dash."""
+    return [f"{name}={value}"] if value.startswith("-") else [name, value]
+
+
+def csv_cell(text: str | None, is_data: bool = False) -> str:
+    r"""A cell of RFC 4180: null is an empty cell, an empty text a quoted one.
+
+    A text that a spreadsheet would take for a formula gets an apostrophe before it. Controls other than tab
+    and line breaks, and marks that turn the direction of writing, are escaped: ``\x1b``. is_data: the text is
+    of a number or in Base64, and no formula, though it may begin like one.
+    """
+    if text is None:
+        return ""
+    text = _CONTROLS.sub(lambda one: one[0].encode("unicode_escape").decode(), text)
+    if not is_data and _FORMULA.match(text) and not _NUMBER.fullmatch(text):
+        text = f"'{text}"
+    return text if text and not _QUOTED.search(text) else '"' + text.replace('"', '""') + '"'
+
+
+def json_line(line: str) -> str:
+    r"""The same JSON, with what drives a terminal in its texts as escapes: ``\u009b``, ``\u202e``."""
+    return _CONTROLS.sub(lambda one: f"\\u{ord(one[0]):04x}", line)
+
+
+def html_text(text: str) -> str:
+    """A text for an element or a quoted attribute of HTML."""
+    return html.escape(printable(text))

@@ -1,0 +1,77 @@
+"""``kafka-log-lake``: every command under one name.
+
+``kafka-log-lake <name>`` passes its arguments as they are to the ``main`` of the command's module,
+which parses them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+import kafka_log_lake
+from kafka_log_lake.pipelines.cli.commands import COMMANDS
+from kafka_log_lake.pipelines.cli.declaration import Command
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.cli.options import exit_code_of, parser_of, program_parser
+from kafka_log_lake.pipelines.cli.values import nearest
+
+# The packages of the wheel's extras
+_OF_EXTRAS = (*("pyspark", "py4j", "delta", "deltalake", "duckdb", "jinja2", "markupsafe", "vl_convert"),)
+
+
+def _named(word: str) -> Command:
+    """The command of a name, or of the name of its module. Raises a UserError for an unknown one."""
+    names = {command.name: command for command in COMMANDS}
+    found = names | {command.module: command for command in COMMANDS}
+    if word not in found:
+        raise UserError(f"no such command: {word}{nearest(word, names) or '; see --help'}")
+    return found[word]
+
+
+def _main_of(command: Command) -> Callable[[Sequence[str] | None], int]:
+    """The command's ``main``. Raises a UserError if the packages that it needs are not installed."""
+    try:
+        found: Callable[[Sequence[str] | None], int] = import_module(
+            f"kafka_log_lake.pipelines.{command.code}"
+        ).main
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in _OF_EXTRAS:
+            raise
+        extra = f"pip install 'kafka-log-lake[{command.extra}]'"
+        raise UserError(f"{command.name} needs more packages than the wheel alone: {extra}") from None
+    return found
+
+
+def main(argv: Sequence[str] | None = None, command: str = "") -> int:
+    """Runs a command and returns its exit code. Wrong arguments give one line on standard error.
+
+    argv: None for those of this process. command: the name of the command, where argv does not begin with it.
+    """
+    words = [*([command] if command else []), *(sys.argv[1:] if argv is None else argv)]
+    code = 0
+
+    def job() -> None:
+        nonlocal code
+        if "_ARGCOMPLETE" in os.environ:  # a shell asks for what may follow
+            import argcomplete
+
+            argcomplete.autocomplete(program_parser(COMMANDS))
+        if words[0:1] == ["help"] and len(words) > 1:
+            words[:] = [words[1], "--help"]
+        if not words or words[0] in ("-h", "--help", "help"):
+            print(program_parser().format_help(), end="")
+        elif words[0] == "--version":
+            print(f"kafka-log-lake {kafka_log_lake.__version__}")
+        else:
+            command = _named(words[0])
+            if not {"-h", "--help", "--help-all"}.isdisjoint(words):  # prints it and exits, without its extra
+                parser_of(command, "--help-all" in words).parse_known_args(words[1:])
+            run = _main_of(command)
+            if argv is None:  # the command is the process, as under python -m
+                sys.argv[1:] = words[1:]
+            code = run(None if argv is None else words[1:])
+
+    return exit_code_of(job) or code

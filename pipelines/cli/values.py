@@ -1,0 +1,300 @@
+"""What a setting is made of. Each function for values takes what a user wrote, and gives the checked value.
+
+A ValueError holds the rule that a wrong value breaks, to follow the setting's name in a message.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+from kafka_log_lake.pipelines.cli.errors import CallError, UserError
+from kafka_log_lake.udfs.format.levels import parse_levels
+
+if TYPE_CHECKING:
+    import regex
+
+
+def setting(default: Any, parse: Callable[[object], Any], help_text: str, metavar: str | None = None) -> Any:
+    """A setting. parse: returns the checked value, or raises a ValueError with the rule."""
+    metadata = {"parse": parse, "help": help_text, "metavar": metavar}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """Options that are checked when they are made: a wrong name or value raises a UserError of one line."""
+
+    def __new__(cls, *places: object, **values: object) -> Self:
+        names = [field.name for field in dataclasses.fields(cls)]
+        if places:
+            raise CallError(f"{cls.__name__} takes values by name: {cls.__name__}({names[0]}=...)")
+        check_names(values, names)
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is None and field.default is None:
+                continue
+            try:
+                parsed = field.metadata["parse"](value)
+            except ValueError as error:
+                raise UserError(f"{option(field.name)} {error}") from None
+            object.__setattr__(self, field.name, parsed)
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """``; did you mean x?``, to end a message about an unknown name; empty if no word is similar."""
+    similar = difflib.get_close_matches(word, list(words), n=1)
+    return f"; did you mean {similar[0]}?" if similar else ""
+
+
+def check_names(given: Iterable[str], known: Sequence[str]) -> None:
+    """Raises a CallError for the name of a setting that is not known, with the most similar one."""
+    for name in given:
+        if name not in known:
+            hint = nearest(str(name).replace("-", "_"), known) or f"; known settings: {', '.join(known)}"
+            raise CallError(f"unknown setting {name!r}{hint}")
+
+
+def option(name: str) -> str:
+    """``one_copy`` as the command line writes it: ``--one-copy``."""
+    return "--" + name.replace("_", "-")
+
+
+MIB = 1024 * 1024
+_INT64 = 1 << 63
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS = {"": 1, "k": 1024, "m": MIB, "g": 1024 * MIB, "t": 1024 * 1024 * MIB}
+
+
+def is_utf8(value: str) -> bool:
+    """Whether a text is one of UTF-8: other bytes of an argument or a path are surrogates in Python."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"must be a non-empty string, not {value!r}")
+    return value
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """One string or several, as a tuple."""
+    if isinstance(value, str):
+        return (text(value),)
+    if not isinstance(value, Iterable) or isinstance(value, bytes | Mapping):
+        raise ValueError(f"must be a string or a list of strings, not {value!r}")
+    return tuple(text(item) for item in value)
+
+
+def flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, not {value!r}")
+    return value
+
+
+def byte_count(value: object) -> int:
+    """A number of bytes above 0; a string may end in KiB, MiB, GiB or TiB."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"(\d+)\s*(?:([kmgt])(?:i?b)?|b)?", value.strip().lower())
+        if match:
+            value = int(match.group(1)) * _UNITS[match.group(2) or ""]
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < _INT64:
+        raise ValueError(
+            f"must be a number of bytes above 0 and below 8EiB, such as 1048576 or 1MiB, not {value!r}"
+        )
+    return value
+
+
+def byte_text(value: int) -> str:
+    """A number of bytes as ``byte_count`` takes it, in the largest unit that divides it: ``64MiB``."""
+    for unit in ("t", "g", "m", "k"):
+        if value % _UNITS[unit] == 0:
+            return f"{value // _UNITS[unit]}{unit.upper()}iB"
+    return str(value)
+
+
+def count(value: object) -> int:
+    return _integer(value, "must be a whole number above 0 and below 2^31", 1, 1 << 31)
+
+
+def core_count(value: object) -> int:
+    """Processes or threads: DuckDB starts them all, whatever the machine takes."""
+    return _integer(value, "must be a whole number from 1 to 1024", 1, 1025)
+
+
+def from_0(end: float, rule: str = "must be a whole number from 0 on") -> Callable[[object], int]:
+    """A parser of whole numbers from 0 on, below an end."""
+    return lambda value: _integer(value, rule, 0, end, "[0-9]+")
+
+
+partition_number = from_0(1 << 31, "must be a whole number from 0 to 2147483647")
+
+
+def amount(value: object) -> float:
+    """A finite number, 0 or above."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", value):
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(f"must be a number of 0 or above, such as 0.5, not {value!r}")
+    return float(value)
+
+
+def currency(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch("[A-Z]{3}", value):
+        raise ValueError(f"must be the three letters of a currency, such as USD or EUR, not {value!r}")
+    return value
+
+
+def codec_levels(value: object) -> str:
+    """Codecs with their levels, in the text of ``udfs.format.levels.parse_levels``."""
+    try:
+        parse_levels(text(value))
+    except ValueError as error:
+        raise ValueError(f"must be codecs separated by commas, such as gzip:6,snappy: {error}") from None
+    return text(value)
+
+
+def pattern(value: object) -> str:
+    """A regular expression in the syntax of the Python package ``regex``."""
+    compiled(text(value))
+    return text(value)
+
+
+def compiled(expression: str) -> regex.Pattern[str] | re.Pattern[str]:
+    """A compiled expression. Raises ValueError if it does not compile."""
+    if re.fullmatch(r"[A-Za-z0-9_-]+", expression):  # a name means the same to both packages
+        return re.compile(expression)
+    import regex  # takes 0.03 s
+
+    try:
+        return regex.compile(expression, regex.DOTALL)  # the name of a folder may contain a newline
+    except regex.error as error:
+        raise ValueError(f"must be a regular expression; {expression!r} does not compile: {error}") from None
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka takes a topic of this name (``Topic.validate``)."""
+    return re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) is not None and name not in (".", "..")
+
+
+def topic_name(value: object) -> str:
+    if not is_topic_name(text(value)):
+        raise ValueError(f"must be a topic's name, of letters, digits, '.', '_' and '-', not {value!r}")
+    return text(value)
+
+
+def delta_properties(value: object) -> str:
+    """Properties of Delta tables, as ``pairs`` takes them."""
+    if not re.fullmatch(r"delta\.[\w.]+=[^=,\s]+(,delta\.[\w.]+=[^=,\s]+)*", text(value)):
+        raise ValueError(
+            "must be properties of Delta, separated by commas, such as delta.enableDeletionVectors=true, "
+            f"not {value!r}"
+        )
+    return text(value)
+
+
+def pairs(properties: str | None) -> dict[str, str]:
+    """Names and values of ``NAME=VALUE,NAME=VALUE``."""
+    return dict(one.split("=", 1) for one in (properties or "").split(",") if one)
+
+
+def identifier(value: object) -> str:
+    """The name of a schema, plain or as ``catalog.schema``."""
+    if not re.fullmatch(r"\w+(\.\w+)?", text(value)):
+        raise ValueError(f"must be a name of letters, digits and _, or catalog.schema, not {value!r}")
+    return text(value)
+
+
+def catalog_lake(value: object) -> str:
+    """The name of a lake in a catalog: a schema, ``catalog.schema``, or ``catalog.schema.prefix``."""
+    if not re.fullmatch(r"\w+(\.\w+(\.[A-Za-z]\w*)?)?", text(value)):
+        raise ValueError(
+            "must be a name of letters, digits and _, catalog.schema, or catalog.schema.prefix, "
+            f"not {value!r}"
+        )
+    return text(value)
+
+
+def memory(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[1-9]\d*[mMgG]", value):
+        raise ValueError(f"must be a Java heap size such as 512m or 2g, not {value!r}")
+    return value
+
+
+def whole_number(value: object) -> int:
+    return _integer(value, "must be a whole number", digits=r"-?\d+")
+
+
+def _integer(
+    value: object, rule: str, least: float = -math.inf, end: float = math.inf, digits: str = r"\d+"
+) -> int:
+    """An integer, or its digits as text, from ``least`` on and below ``end``."""
+    if isinstance(value, str) and re.fullmatch(digits, value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < end:
+        raise ValueError(f"{rule}, not {value!r}")
+    return value
+
+
+def check_times(since: int | None, until: int | None) -> None:
+    """Raises a UserError for times between which nothing is."""
+    if since is not None and until is not None and since >= until:
+        raise UserError("--until must be later than --since")
+
+
+def moment(value: object) -> int:
+    """A time in milliseconds since 1970 UTC, given so or as a date (its midnight) or time of ISO 8601.
+
+    A time that does not say its zone is UTC. Milliseconds are any that a batch can hold, an int64; as text
+    they have 12 digits or more.
+    """
+    at = value
+    if isinstance(value, str) and re.fullmatch("-?[0-9]{12,19}", value):
+        at = int(value)
+    elif isinstance(value, str) and "-" in value:
+        with suppress(ValueError):
+            at = datetime.fromisoformat(value)
+    elif isinstance(value, date) and not isinstance(value, datetime):  # of a YAML file
+        at = datetime(value.year, value.month, value.day)
+    if isinstance(at, datetime):
+        return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+    if isinstance(at, bool) or not isinstance(at, int) or not -_INT64 <= at < _INT64:
+        raise ValueError(
+            "must be a date, a time or milliseconds since 1970, such as 2026-01-31, 2026-01-31T06:00:00Z or "
+            f"1769839200000, not {value!r}"
+        )
+    return at
+
+
+def offset_range(value: object) -> str:
+    """``FROM:TO``; one of both may be missing."""
+    match = re.fullmatch("([0-9]{0,18}):([0-9]{0,18})", value) if isinstance(value, str) else None
+    if match is None or match[0] == ":" or (match[1] and match[2] and int(match[1]) >= int(match[2])):
+        raise ValueError(
+            "must be FROM:TO, such as 100:200 for 100 to 199, 100: or :200 (in quotes in a file), "
+            f"not {value!r}"
+        )
+    return match[0]
+
+
+def one_of(*choices: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if value not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}, not {value!r}")
+        return str(value)
+
+    return parse

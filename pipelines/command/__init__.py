@@ -1,1 +1,0 @@
-"""The command line and what it needs: commands, settings, options, errors, the Spark session."""

@@ -1,0 +1,39 @@
+"""What the readers of the data source share: rows of slices, and errors of one line."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import InputPartition
+
+from kafka_log_lake.pipelines.cli.errors import UserError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafka_log_lake.udfs.spark.protocol import TableRead
+
+
+def one_line(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Spark shows the traceback of an error: this leaves the line that says what is wrong."""
+
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except UserError as error:
+            raise error.with_traceback(None) from None
+
+    return call
+
+
+def read_slices(read: TableRead, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Rows of the slices of one input partition; Spark makes one without slices where there are none."""
+    if partition.value is not None:
+        from kafka_log_lake.udfs.spark.table_rows import (
+            read_table,  # loads the decoder, which planning does without
+        )
+
+        yield from read_table(read, partition.value)

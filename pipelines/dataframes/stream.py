@@ -1,0 +1,340 @@
+"""The reader of ``spark.readStream.format("kafka_log")``: offsets of micro-batches, and what they read.
+
+A folder's segments are read in the order of their names. All but the last one are read to their ends; in the
+last one headers are walked, and what follows the last whole batch waits: a torn tail, zeros, or damage, which
+is read once the segment has a successor.
+
+A stream gives rows once and takes none back. Where the file at its place is another one than it was (the log
+cleaner rewrote or merged it, the log was truncated, retention deleted it) it goes on by the next offset.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    SupportsTriggerAvailableNow,
+)
+
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.dataframes.options import FAILFAST, Options
+from kafka_log_lake.pipelines.dataframes.reading import one_line, read_slices
+from kafka_log_lake.pipelines.dataframes.slices import Span, list_requested, make_tasks, opened
+from kafka_log_lake.pipelines.plan.headers import Header, headers, may_go_on
+from kafka_log_lake.pipelines.plan.slices import Segment
+from kafka_log_lake.udfs.storage.byte_source import ByteSource
+from kafka_log_lake.udfs.storage.fingerprint import Marks, compare, mark
+from kafka_log_lake.udfs.storage.store import canonical, is_object_store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafka_log_lake.udfs.spark.protocol import TableRead
+
+log = logging.getLogger(__name__)
+Folders = dict[str, list[Segment]]
+
+
+class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are a dict of partition folders, each with the fields of a ``Place``."""
+
+    def __init__(self, options: Options, read: TableRead) -> None:
+        for path in options.path:
+            if is_object_store(canonical(path)):
+                raise UserError(
+                    f"{path} can't be read as a stream, which follows the headers of local files: "
+                    "read it with spark.read, or follow it with decode --watch"
+                )
+        self._options, self._read = options, read
+        self._failfast = options.mode == FAILFAST
+        self._folders: Folders | None = None  # as the last offset saw them
+        self._latest: dict[str, Any] | None = None  # of the last offset: see ``reportLatestOffset``
+        self._target: dict[str, tuple[int, int]] | None = None  # folder -> last segment, its length
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        limit = self._options.max_bytes_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxBytes(limit)
+
+    @one_line
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        folders = self._list()
+        self._target = {
+            name: (segments[-1].file_base_offset, segments[-1].length) for name, segments in folders.items()
+        }
+
+    @one_line
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        self._folders = self._list()
+        folders = self._folders if self._target is None else self._up_to_target(self._folders)
+        places = {name: Place(**fields) for name, fields in start.items()}
+        pending = {
+            name: segments for name, segments in folders.items() if may_have_more(segments, places.get(name))
+        }
+        share = limit.max_bytes // max(1, len(pending)) if isinstance(limit, ReadMaxBytes) else None
+        for name, segments in pending.items():
+            places[name] = advance(segments, places.get(name), share and max(1, share), self._failfast)
+        self._latest = {
+            name: {
+                "segment": segments[-1].file_base_offset,
+                "position": segments[-1].length,
+                "backlog_bytes": bytes_behind(segments, places.get(name)),
+            }
+            for name, segments in sorted(self._folders.items())
+        }
+        return {name: asdict(places[name]) for name in sorted(places)}
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Where each log ended when the last micro-batch was planned, and the bytes that it leaves unread.
+
+        The query's progress has it as ``latestOffset``.
+        """
+        return self._latest
+
+    @one_line
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        folders = self._folders if self._folders is not None else self._list()
+        self._folders = None
+        found = []
+        for name, fields in end.items():
+            if fields != start.get(name):
+                before = Place(**start[name]) if name in start else None
+                found += spans(name, folders.get(name, []), before, Place(**fields), self._failfast)
+        return [InputPartition(task) for task in make_tasks(found, self._options.slice_bytes)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_slices(self._read, partition)
+
+    def _list(self) -> Folders:
+        by_folder = itertools.groupby(list_requested(self._options), lambda segment: segment.partition_dir)
+        return {name: list(segments) for name, segments in by_folder}
+
+    def _up_to_target(self, folders: Folders) -> Folders:
+        """What was there when an AvailableNow query started."""
+        found: Folders = {}
+        for name, (last, length) in (self._target or {}).items():
+            kept = [segment for segment in folders.get(name, []) if segment.file_base_offset <= last]
+            if kept and kept[-1].file_base_offset == last:
+                kept[-1] = replace(kept[-1], length=min(length, kept[-1].length))
+            if kept:
+                found[name] = kept
+        return found
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a stream goes on in a partition folder; its fields are those of the checkpoint's JSON.
+
+    segment: base offset in the segment's name; all segments before are read.
+    position: byte in it, where a batch begins or may come. next_offset: the first that was not read.
+    marks: fingerprint of the headers of the first batch and the last one before position; "" at position 0.
+    topic_id: of the folder; "" unknown.
+    from_segment, from_position, from_marks: where this micro-batch began; -1 if where the one before ended.
+    """
+
+    segment: int
+    position: int
+    next_offset: int
+    marks: str = ""
+    topic_id: str = ""
+    from_segment: int = -1
+    from_position: int = -1
+    from_marks: str = ""
+
+
+def advance(
+    folder: Sequence[Segment], before: Place | None, limit: int | None = None, failfast: bool = False
+) -> Place:
+    """The place up to which a micro-batch reads a folder; ``before`` itself if there is nothing to do.
+
+    folder: its segments, ascending. before: None for a folder that was not read yet. limit: bytes to read, at
+    least one batch; None without. Raises a UserError for a log that ends before what was read of it; under
+    failfast also for each file that is another one than it was.
+    """
+    begin = _begin(folder, before, failfast)
+    after = _read_on(folder, begin, limit)
+    if before is None or begin is not before:
+        return replace(
+            after, from_segment=begin.segment, from_position=begin.position, from_marks=begin.marks
+        )
+    return before if (after.segment, after.position) == (before.segment, before.position) else after
+
+
+def spans(
+    name: str, folder: Sequence[Segment], before: Place | None, after: Place, failfast: bool = False
+) -> list[Span]:
+    """What a micro-batch reads of a folder: from the end of the one before up to ``after``.
+
+    A micro-batch is read again after a failure. If a file at one of its ends is another one meanwhile, or
+    gone, both ends are found by offset. Raises a UserError as ``advance`` does.
+    """
+    begin = before
+    if after.from_segment >= 0:
+        wanted = before.next_offset if before is not None else after.from_segment
+        begin = Place(after.from_segment, after.from_position, wanted, after.from_marks)
+    if begin is None or not folder:
+        _tell(f"{name} is gone: a micro-batch that has to read it again gives no rows of it", failfast)
+        return []
+    if not (_holds(folder, begin) and _holds(folder, after)):
+        _tell(f"{name} has other files than when this micro-batch was planned", failfast)
+        begin, after = _by_offset(folder, begin, failfast), _by_offset(folder, after, failfast)
+    found = []
+    for segment in folder:
+        base = segment.file_base_offset
+        start = begin.position if base == begin.segment else 0
+        stop = after.position if base == after.segment else segment.length
+        if begin.segment <= base <= after.segment and start < stop:
+            # behind the last whole batch the last segment is not read: its end is where the batch ends
+            length = segment.length if segment.has_successor else stop
+            found.append(Span(replace(segment, length=length), start, stop))
+    return found
+
+
+def may_have_more(folder: Sequence[Segment], before: Place | None) -> bool:
+    """Whether a folder holds bytes that the stream did not read, by names and lengths alone."""
+    last = folder[-1]
+    return before is None or (last.file_base_offset, last.length) != (before.segment, before.position)
+
+
+def bytes_behind(folder: Sequence[Segment], place: Place | None) -> int:
+    """The bytes of a folder that lie behind a place, a tail that is not read yet among them."""
+    if place is None:
+        return sum(segment.length for segment in folder)
+    later = sum(segment.length for segment in folder if segment.file_base_offset > place.segment)
+    own = _own(folder, place)
+    return later + (max(0, own.length - place.position) if own is not None else 0)
+
+
+def _begin(folder: Sequence[Segment], before: Place | None, failfast: bool) -> Place:
+    """Where a micro-batch begins: ``before`` itself as long as its file is the one that it was."""
+    topic_id = folder[0].topic_id or ""
+    if before is None:
+        return _start_of(folder[0])
+    if topic_id and before.topic_id and topic_id != before.topic_id:
+        _tell(f"{folder[0].partition_dir} is of another topic id than before: it is read anew", failfast)
+        return _start_of(folder[0])
+    return before if _holds(folder, before) else _by_offset(folder, before, failfast)
+
+
+def _start_of(segment: Segment) -> Place:
+    base = segment.file_base_offset
+    return Place(base, 0, base, topic_id=segment.topic_id or "")
+
+
+def _own(folder: Sequence[Segment], place: Place) -> Segment | None:
+    return next((one for one in folder if one.file_base_offset == place.segment), None)
+
+
+def _holds(folder: Sequence[Segment], place: Place) -> bool:
+    """Whether the file at a place is the one that it was."""
+    segment = _own(folder, place)
+    if segment is None:
+        return False
+    if segment.length <= place.position or not place.marks:
+        return segment.length >= place.position
+    with opened(segment) as source:
+        return compare(source, place.marks) is Marks.SAME
+
+
+def _by_offset(folder: Sequence[Segment], before: Place, failfast: bool) -> Place:
+    """The place of the first batch that holds, or follows, the offset at which the stream goes on."""
+    is_there = _own(folder, before) is not None
+    wanted, where = before.next_offset, f"{folder[0].partition_dir}/{before.segment:020d}.log"
+    if folder[0].file_base_offset > wanted:
+        text = f"{where} is gone: the stream goes on at offset {folder[0].file_base_offset}, not at {wanted}"
+        _tell(text, failfast)
+        return _start_of(folder[0])
+    at = max(i for i, one in enumerate(folder) if one.file_base_offset <= wanted)
+    if is_there or folder[at].file_base_offset != wanted:
+        what = "was rewritten" if is_there else "was merged into another segment"
+        _tell(
+            f"{where} {what}: the stream goes on at offset {wanted}, rows before are not replaced", failfast
+        )
+    last: Header | None = None
+    with opened(folder[at]) as source:
+        for header in headers(source, 0, folder[at].length):
+            if header.last_offset >= wanted:
+                return _behind(folder[at], source, last, wanted)
+            last = header
+        if at + 1 < len(folder):
+            return _start_of(folder[at + 1])
+        reached = last.last_offset + 1 if last else folder[at].file_base_offset
+        if reached < wanted:
+            raise UserError(
+                f"{folder[at].segment} ends before offset {reached}, and the stream had read up to {wanted}: "
+                "the log was truncated; start a new query with a new checkpoint"
+            )
+        return _behind(folder[at], source, last, wanted)
+
+
+def _read_on(folder: Sequence[Segment], begin: Place, limit: int | None) -> Place:
+    """The place that ``limit`` bytes from ``begin`` on lead to, or the last whole batch of the log."""
+    place, left = begin, limit
+    for at, segment in enumerate(folder):
+        if segment.file_base_offset < begin.segment:
+            continue
+        if segment.file_base_offset > begin.segment:
+            place = _start_of(segment)
+        size = segment.length - place.position
+        goes_on = segment.has_successor and at + 1 < len(folder)
+        if left is not None and left <= 0:
+            return place
+        if goes_on and (left is None or size <= left):
+            left = None if left is None else left - size
+            continue
+        after, is_cut = _walk(segment, place, left)
+        if is_cut or not goes_on:
+            return after
+        left = 0  # behind the last header lies damage: the rest of the segment is read too
+    return place
+
+
+def _walk(segment: Segment, place: Place, limit: int | None) -> tuple[Place, bool]:
+    """The place behind the batches of a segment that headers lead to, and whether ``limit`` ended them."""
+    last: Header | None = None
+    with opened(segment) as source:
+        for header in headers(source, place.position, segment.length):
+            if limit is not None and last is not None and header.end - place.position > limit:
+                return _behind(segment, source, last, place.next_offset), True
+            last = header
+        after = place if last is None else _behind(segment, source, last, place.next_offset)
+        if not segment.has_successor and not may_go_on(source, after.position, segment.length):
+            _note_damage(segment.segment, after.position)
+        return after, False
+
+
+@lru_cache(maxsize=1 << 16)
+def _note_damage(segment: str, position: int) -> None:
+    """Logs once a process and place that a stream waits there."""
+    log.warning(
+        "kafka_log: %s is damaged at byte %s: the stream waits there, and continues after the damage once "
+        "the folder has a later segment",
+        segment,
+        f"{position:,}",
+    )
+
+
+def _behind(segment: Segment, source: ByteSource, last: Header | None, next_offset: int) -> Place:
+    """The place behind a batch; without one the begin of the segment."""
+    base, topic_id = segment.file_base_offset, segment.topic_id or ""
+    if last is None:
+        return Place(base, 0, next_offset, topic_id=topic_id)
+    marks = f"{mark(source, 0, last.end)}/{mark(source, last.position, last.end)}"
+    return Place(base, last.end, max(next_offset, last.last_offset + 1), marks, topic_id)
+
+
+def _tell(text: str, failfast: bool) -> None:
+    if failfast:
+        raise UserError(f"{text} (mode failfast)")
+    log.warning("kafka_log: %s", text)

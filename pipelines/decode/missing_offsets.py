@@ -1,0 +1,162 @@
+"""Finds the offsets that no segment of a log has: between segments, and at the edges of the log, where the
+broker's checkpoint files say more than the lake. What these say is kept. And what logs end in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_log_lake.pipelines.cli.verdict import Tails, claimed_by
+from kafka_log_lake.pipelines.decode.log_starts import with_log_starts
+from kafka_log_lake.pipelines.lake.commit import LakeWriter
+from kafka_log_lake.pipelines.lake.transactions import OF_ROWS, Read, known_rows, rows_of
+from kafka_log_lake.pipelines.listing.checkpoints import Checkpoint
+from kafka_log_lake.pipelines.listing.listing import Listing
+from kafka_log_lake.pipelines.listing.witnesses import has_grown, with_checkpoint
+from kafka_log_lake.pipelines.plan.headers import claimed_offsets
+from kafka_log_lake.pipelines.plan.ledger import kept, rows_to_arrow
+from kafka_log_lake.pipelines.plan.missing import COLUMNS, Edges, at_edges, edges_of_ledger, of_ledger
+from kafka_log_lake.pipelines.plan.runs import Plan
+from kafka_log_lake.pipelines.rules import COUNTED, offsets
+from kafka_log_lake.pipelines.rules.files import Files
+from kafka_log_lake.udfs.batches.account import NO_WITNESSES, Unseen
+from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS
+from kafka_log_lake.udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS
+from kafka_log_lake.udfs.spark.protocol import StageOptions
+from kafka_log_lake.udfs.storage.byte_source import FileSource, SourceError, local_path
+
+_FIELDS = ("log_start_offset", "recovery_point", "high_watermark")  # of the table checkpoints
+
+
+def ledger_of_logs(lake: LakeWriter, plan: Plan, has_changed: bool) -> pa.Table:
+    """COLUMNS of the ledger, of all segments of the logs of a plan.
+
+    has_changed: whether the ledger has, since it was read for the plan.
+    """
+    rows = lake.read(SEGMENTS, COLUMNS) if has_changed else plan.known.select(COLUMNS)
+    folders = pc.unique(plan.segments.column("partition_dir"))
+    return kept(rows, pc.is_in(rows.column("partition_dir"), folders).to_numpy())
+
+
+def tails_of(rows: pa.Table) -> Tails:
+    """The tails of logs, by ``ledger_of_logs``; what incomplete batches claim, by local files alone."""
+    found: dict[str, tuple[int, int]] = {}
+    for tail in ("torn", "zeros"):
+        logs = rows.filter(pc.equal(rows.column("tail"), tail))
+        if tail == "zeros":
+            with_batches = rows.filter(pc.greater(rows.column("batches"), 0)).column("partition_dir")
+            logs = logs.filter(pc.invert(pc.is_in(logs.column("partition_dir"), pc.unique(with_batches))))
+        size = pc.sum(logs.column("tail_bytes")).as_py() or 0
+        found[tail] = (pc.count_distinct(logs.column("partition_dir")).as_py(), size)
+    zeroed = _zeroed(rows)
+    torn = rows.filter(pc.equal(rows.column("tail"), "torn")).to_pylist()
+    grown = [row for row in torn if has_grown(row["segment"], row["length"])]
+    growing = {row["partition_dir"]: row["tail_bytes"] for row in grown}
+    claims = [_claimed(row) for row in torn if row["partition_dir"] not in growing]
+    logs, size = found["torn"]
+    return Tails(
+        *(logs - len(growing), size - sum(growing.values()), *found["zeros"], len(zeroed), sum(zeroed)),
+        claimed=claimed_by(filter(None, claims)),
+        growing=len(growing),
+    )
+
+
+def _claimed(row: Mapping[str, Any]) -> tuple[int, int] | None:
+    """The offsets that the incomplete last batch of a segment claims; None where they are not to be read."""
+    path = local_path(row["segment"])
+    if path is None:
+        return None
+    try:
+        with closing(FileSource(path)) as source:
+            return claimed_offsets(source, row["decoded_bytes"], row["decoded_bytes"] + row["tail_bytes"])
+    except SourceError:
+        return None
+
+
+def _zeroed(rows: pa.Table) -> list[int]:
+    """Bytes of each segment of zeros alone that others follow, in logs that have batches."""
+    logs = rows.group_by("partition_dir").aggregate([("file_base_offset", "max"), ("batches", "sum")])
+    last = {
+        one["partition_dir"]: one["file_base_offset_max"] for one in logs.to_pylist() if one["batches_sum"]
+    }
+    zeros = rows.filter(
+        pc.and_(pc.equal(rows.column("tail"), "zeros"), pc.equal(rows.column("decoded_bytes"), 0))
+    )
+    return [
+        one["tail_bytes"]
+        for one in zeros.to_pylist()
+        if one["file_base_offset"] < last.get(one["partition_dir"], -1)
+    ]
+
+
+def find_missing(
+    lake: LakeWriter, listing: Listing, rows: pa.Table, options: StageOptions
+) -> list[tuple[str, Unseen]]:
+    """The missing offsets of logs, each with ``<topic>-<partition>``. rows: see ``ledger_of_logs``."""
+    between, ends = of_ledger(rows, listing.segments, partial(batches_of, lake.read))
+    return between + _compare_with_checkpoints(lake, listing, rows, ends, options)
+
+
+def batches_of(read: Read, files: Files) -> tuple[pa.Table, pa.Table]:
+    """The sound batches and the damaged ranges of files: offsets.BATCH_COLUMNS, offsets.PLACE_COLUMNS."""
+    partitions = {(log["topic"], log["partition"]) for log in files.logs.to_pylist()}
+    found = []
+    for table, columns, where in (
+        (BATCHES, offsets.BATCH_COLUMNS, COUNTED),
+        (QUARANTINE, offsets.PLACE_COLUMNS, ""),
+    ):
+        rows = rows_of(read, table, (*OF_ROWS, *columns), partitions, where)
+        found.append(known_rows(files, rows))
+    return found[0], found[1]
+
+
+def _compare_with_checkpoints(
+    lake: LakeWriter, listing: Listing, rows: pa.Table, ends: Mapping[str, int], options: StageOptions
+) -> list[tuple[str, Unseen]]:
+    """The offsets at the edges of logs that no segment has, each with ``<topic>-<partition>``.
+
+    rows: of the ledger, all of the logs. ends: as ``of_ledger`` gives them. The table ``checkpoints`` gets a
+    row where the view ``lost_offsets`` would give something else without it: none of a log that is whole, as
+    most are.
+    """
+    noted = listing.noted_logs()
+    edges = edges_of_ledger(rows, noted, ends)
+    if not edges:
+        return []
+    stored = _stored(lake)
+    missing: list[tuple[str, Unseen]] = []
+    new = []
+    for log in sorted(edges):
+        witnesses = noted[log.partition_dir].witnesses
+        found = at_edges(log, witnesses)
+        missing += [(f"{log.topic}-{log.partition}", one) for one in found]
+        start = witnesses.start_of(log.start)
+        checkpoint = Checkpoint(start, witnesses.recovery_point, witnesses.high_watermark)
+        if _by_table(log, checkpoint) != _by_table(log, stored.get(log.partition_dir, Checkpoint())):
+            known = {name: getattr(checkpoint, name) for name in _FIELDS}
+            place = {"topic": log.topic, "partition": log.partition, "partition_dir": log.partition_dir}
+            new.append({**place, **known, "read_at": options.began_us, "run_id": options.run_id})
+    if new:
+        rows_ = with_log_starts(lake, listing, new)
+        lake.add_rows(CHECKPOINTS, rows_to_arrow(CHECKPOINTS, rows_))
+    return missing
+
+
+def _by_table(log: Edges, checkpoint: Checkpoint) -> list[Unseen]:
+    """What the view ``lost_offsets`` gives at the edges of a log by a row of the table ``checkpoints``."""
+    return at_edges(log, with_checkpoint(NO_WITNESSES, checkpoint))
+
+
+def _stored(lake: LakeWriter) -> dict[str, Checkpoint]:
+    """The last row of each folder in the table ``checkpoints``."""
+    if not lake.has(CHECKPOINTS):
+        return {}
+    rows = lake.read(CHECKPOINTS, ["partition_dir", "read_at", *_FIELDS]).sort_by("read_at")
+    columns = ["partition_dir", *_FIELDS]
+    return {row.pop("partition_dir"): Checkpoint(**row) for row in rows.select(columns).to_pylist()}

@@ -1,0 +1,181 @@
+"""Reads rows of Delta tables in this process, with deltalake's own SQL engine: no Spark, no Java.
+
+pyarrow's dataset does not work here: after deltalake has rewritten a file, the bounds of its string columns
+have a type that pyarrow cannot compare with strings.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from kafka_log_lake.udfs.compute import pc
+from kafka_log_lake.udfs.storage.store import deltalake_options, open_store
+
+_ATTEMPTS = 15
+_BATCHES = 8  # copied together
+_LISTINGS = 10  # attempts, as of every other request; the last one after half a minute in all
+_BROKEN_LISTING = "Error getting list response body"
+
+T = TypeVar("T")
+
+
+def patiently(call: Callable[[], T]) -> T:
+    """The result of a call to deltalake, which is made again where the answer to a listing broke off.
+
+    deltalake makes every other request again by itself. The call may have made its commit before.
+    """
+    for attempt in range(_LISTINGS - 1):
+        try:
+            return call()
+        except (DeltaError, OSError) as error:
+            if _BROKEN_LISTING not in str(error):
+                raise
+            time.sleep(min(0.1 * 2**attempt, 8))
+    return call()
+
+
+def open_table(path: str) -> DeltaTable:
+    """A table at its latest version, by its local path or URI."""
+    return patiently(lambda: DeltaTable(path, storage_options=deltalake_options(path)))
+
+
+def open_if_there(path: str) -> DeltaTable | None:
+    """The same; None where there is no table."""
+    with suppress(TableNotFoundError):
+        return open_table(path)
+    return None
+
+
+def commit(table: DeltaTable, write: Callable[[DeltaTable], T]) -> T | None:
+    """Makes one commit to an open table. write: makes it onto the version that the table has, or fails.
+
+    Its result; None where an attempt that broke off has made the commit.
+    """
+    version = table.version()
+    return patiently(lambda: write(table) if table.version() == version else None)
+
+
+def add_action(path: str, size: int, values: Mapping[str, str | None], stats: Mapping[str, Any]) -> AddAction:
+    """Adds a data file in a transaction. values: of its partition. stats: Delta's statistics of it."""
+    return AddAction(path, size, dict(values), int(time.time() * 1000), True, json.dumps(stats))
+
+
+def remove_action(path: str, size: int, values: Mapping[str, str | None]) -> RemoveAction:
+    """Removes a data file in a transaction. values: of its partition."""
+    now = int(time.time() * 1000)
+    return RemoveAction(
+        path, data_change=True, deletion_timestamp=now, size=size, partition_values=dict(values)
+    )
+
+
+def append_rows(path: str, rows: pa.Table) -> None:
+    """Appends rows to a table in one commit, once.
+
+    A store may carry out a commit and lose its answer. deltalake would try again and append the rows twice,
+    so it is looked up first whose commit is there.
+    """
+    own = uuid.uuid4().hex
+    once = CommitProperties(custom_metadata={"append": own}, max_commit_retries=0)
+    for attempt in range(1, _ATTEMPTS + 1):
+        table = open_table(path)
+        entry = f"_delta_log/{table.version() + 1:020d}.json"
+        try:
+            commit(
+                table,
+                lambda delta: write_deltalake(
+                    delta, rows, mode="append", schema_mode="merge", commit_properties=once
+                ),
+            )
+            return
+        except CommitFailedError:
+            system, folder = open_store(path)
+            # Without an entry no other commit came first, and what the table refuses is reported
+            with suppress(FileNotFoundError), system.open_input_stream(f"{folder}/{entry}") as log:
+                if own.encode() in log.read():
+                    return
+            if attempt == _ATTEMPTS:
+                raise
+
+
+def read_rows(
+    table: str | DeltaTable, schema: pa.Schema, columns: Iterable[str], where: str = ""
+) -> pa.Table:
+    """Columns of a Delta table, in the types of ``schema``.
+
+    table: its path, or one that is open, at its version. where: a condition on rows in deltalake's SQL; ""
+    for all rows.
+    """
+    names = list(columns)
+    selected = ", ".join(f'"{name}"' for name in names)
+    condition = f" WHERE {where}" if where else ""
+    query = QueryBuilder().register("rows", open_table(table) if isinstance(table, str) else table)
+    found = pa.RecordBatchReader.from_stream(query.execute(f'SELECT {selected} FROM "rows"{condition}'))
+    wanted = pa.schema([schema.field(name) for name in names])
+    # deltalake's batches keep what they were decoded from: each is copied before the next ones come
+    batches: list[pa.RecordBatch] = []
+    while some := list(itertools.islice(found, _BATCHES)):
+        batches += pa.Table.from_batches(some).cast(wanted).combine_chunks().to_batches()
+    return pa.Table.from_batches(batches, wanted)
+
+
+def read_declared(table: DeltaTable, schema: pa.Schema) -> pa.Table:
+    """All rows in a schema; a column that is not there yet, as an earlier release made the table, is null."""
+    there = {field.name for field in table.schema().fields}
+    found = read_rows(table, schema, [name for name in schema.names if name in there])
+    columns = [found[f.name] if f.name in there else pa.nulls(len(found), f.type) for f in schema]
+    return pa.table(columns, schema=schema)
+
+
+def data_files(table: DeltaTable) -> pa.Table:
+    """The data files of a table, a row each: path (below the table's folder), size_bytes, num_records,
+    partition.<column>, min.<column>, max.<column>.
+
+    In the log a path is percent-encoded, and deltalake encodes those of new actions: here none is.
+    """
+    files = pa.table(table.get_add_actions(flatten=True))
+    paths = files.column("path").cast(pa.string()).combine_chunks()
+    encoded = pc.match_substring(paths, "%")
+    plain = pa.array(map(unquote, paths.filter(encoded).to_pylist()), pa.string())
+    place = files.schema.get_field_index("path")
+    return files.set_column(place, "path", pc.replace_with_mask(paths, encoded, plain))
+
+
+def is_plain(table: DeltaTable) -> bool:
+    """Whether all readers of Delta's first protocol read it alike: no deletion vectors, no column mapping."""
+    mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    return table.protocol().min_reader_version == 1 and mapping == "none"
+
+
+def few_rows(table: DeltaTable, most: int) -> pa.Table | None:
+    """All rows and columns of a table at its version; None if they are more than ``most``, if the files'
+    statistics do not say how many they are, or if they can't be read like that (``is_plain``, VACUUM).
+    """
+    counts = data_files(table).column("num_records").to_pylist()
+    if not is_plain(table) or None in counts or sum(counts) > most:
+        return None
+    schema = pa.schema(table.schema().to_arrow())
+    with suppress(DeltaError, OSError):
+        return read_rows(table, schema, schema.names)
+    return None
+
+
+def sql_literal(text: str) -> str:
+    """A string literal of deltalake's SQL and DuckDB's, in which only the quote is special."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def sql_in(column: str, texts: Iterable[str]) -> str:
+    """The SQL condition that a column equals one of these strings."""
+    return f'"{column}" IN ({", ".join(map(sql_literal, sorted(set(texts))))})'

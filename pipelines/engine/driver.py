@@ -1,0 +1,370 @@
+"""What jobs need of Spark's driver besides SQL and DataFrames, which are the same in both kinds of session.
+
+A classic session has its driver's JVM at hand. A session of Spark Connect has none: no ``_jvm``, no
+``sparkContext``, no RDD, and an analysis that happens when a result or a schema is requested. Nothing here
+imports py4j, which a client of Spark Connect may not have. Its workers get a zip of our packages.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.engine.executors import is_local
+from kafka_log_lake.udfs.package_files import package_files
+from kafka_log_lake.udfs.storage.store import store_variables, use_settings_of
+
+log = logging.getLogger(__name__)
+
+# What setJobGroup sets of a thread
+_JOB_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+_ENOUGH_ROWS = 1 << 16  # that no partition of a range is empty
+
+# Plans that give rows of the plan below them in the task that reads them
+_KEEPS_ROWS = ("Filter", "Project", "SubqueryAlias", "View")
+
+# Sessions of Spark Connect whose workers have our code -> cores that they run on
+_READY: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """The classes of the errors that Spark raises; in a process with a JVM Java's own too."""
+    py4j = sys.modules.get("py4j.protocol")
+    return (PySparkException,) if py4j is None else (PySparkException, py4j.Py4JJavaError)
+
+
+def driver_of(spark: SparkSession) -> Driver:
+    return Connect(spark) if type(spark).__module__.startswith("pyspark.sql.connect") else Driver(spark)
+
+
+class PlanNode(NamedTuple):
+    """A node of a parsed plan, or of what is in one.
+
+    kind: its class in Spark, without the package. is_plan: whether it is a plan or a command; else it is an
+    expression or a part of either. function: the function that it calls by name, in small letters; else "".
+    """
+
+    kind: str
+    is_plan: bool
+    function: str
+
+
+class Driver:
+    """The driver of a session, in this process. has_jvm: whether its JVM can be called from here."""
+
+    has_jvm = True
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    @property
+    def _context(self) -> Any:
+        return self.spark.sparkContext
+
+    def use_settings(self) -> None:
+        """Lets this process open object stores as the session does, where the environment says nothing."""
+        session: Any = self.spark
+        use_settings_of(session._jsparkSession.sessionState().newHadoopConf().get)
+
+    def share_code(self) -> None:
+        """Lets Python workers import this project. Raises a UserError if they can't run it.
+
+        Workers on this machine get the folder of this code in their PYTHONPATH. Those of a cluster have their
+        own (--py-files, --archives), which such a folder of a node would hide.
+        All get the variables by which this process opens object stores.
+        """
+        self.use_settings()
+        environment = self._context.environment
+        environment.update(store_variables())
+        root = Path(__file__).absolute().parents[3]
+        folders = environment.get("PYTHONPATH", "").split(os.pathsep)
+        if is_local(self.spark) and root.is_dir() and str(root) not in folders:
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), *folders]))
+
+    def parallelism(self) -> int:
+        """Tasks that run at the same time."""
+        return int(self._context.defaultParallelism)
+
+    def heap_of_tasks(self) -> int | None:
+        """Bytes of Java's heap where tasks run; None where it is not known."""
+        jvm = self._context._jvm
+        if is_local(self.spark):
+            return int(jvm.java.lang.Runtime.getRuntime().maxMemory())
+        given = self._context.getConf().get("spark.executor.memory", "1g")
+        return int(jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(given))
+
+    @contextmanager
+    def finished_share(self) -> Iterator[Callable[[], float]]:
+        """Gives a function for the share of finished tasks of the stage that runs in the block, 0 to 1."""
+
+        def share() -> float:
+            tracker = self._context.statusTracker()
+            infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            return _share((i.numCompletedTasks, i.numTasks) for i in infos if i is not None)
+
+        yield share
+
+    @contextmanager
+    def described(self, group: str, description: str) -> Iterator[None]:
+        """Around jobs of Spark: its pages show them under this group and description."""
+        before = {name: self._context.getLocalProperty(name) for name in _JOB_PROPERTIES}
+        self._context.setJobGroup(group, description)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                self._context.setLocalProperty(name, value)
+
+    def conf_errors(self) -> AbstractContextManager[object]:
+        """Around changes of settings: lets those pass that the service does not allow."""
+        return nullcontext()
+
+    def cancel(self) -> None:
+        """Stops what the session is running."""
+        self._context.cancelAllJobs()
+
+    def parsed_plan(self, statement: str) -> Iterator[PlanNode]:
+        """Every node of the plan that Spark's parser makes of a statement.
+
+        Raises Spark's error for a statement that is wrong.
+        """
+        session: Any = self.spark._jsparkSession
+        return _walked(session.sessionState().sqlParser().parsePlan(statement))
+
+    def scheme_of_files(self, df: DataFrame, same: Collection[str], others: Collection[str]) -> str | None:
+        """The URI scheme of a Delta table whose rows a frame has, with columns as its files have them.
+
+        same: these columns; others: which the table has too. None where that is not plain: a join, a shuffle,
+        a cached frame, a changed column, a stream, a table of a catalog, whose files only Spark may open, or
+        one with column mapping, whose files have other names.
+        """
+        frame: Any = df.select("*")  # made now: it knows what is cached
+        with suppress(*_py4j_errors()):  # what a class of Spark does not have, or a service does not allow
+            leaf = frame._jdf.queryExecution().withCachedData()
+            shown = _attributes(leaf)
+            while leaf.nodeName() in _KEEPS_ROWS:
+                leaf = leaf.children().head()
+            stored = _attributes(leaf)
+            if leaf.nodeName() == "LogicalRelation" and leaf.catalogTable().isEmpty():
+                relation = leaf.relation()
+                is_mapped = relation.fileFormat().columnMappingMode().name() != "none"
+                is_same = all(name in stored and shown.get(name) == stored[name] for name in same)
+                if is_same and not is_mapped and stored.keys() >= set(others):
+                    return str(relation.location().rootPaths().head().toUri().getScheme() or "file")
+        return None
+
+
+class Connect(Driver):
+    """A driver behind Spark Connect."""
+
+    has_jvm = False
+
+    def use_settings(self) -> None:
+        """Does nothing: what the server opens, and how, is not shown to a client."""
+
+    def share_code(self) -> None:
+        """Sends a zip of this project's packages, unless the workers have the same code already."""
+        self._ready()
+
+    def parallelism(self) -> int:
+        return self._ready()
+
+    def heap_of_tasks(self) -> int | None:
+        """None: a client does not see the server's."""
+        return None
+
+    def _ready(self) -> int:
+        """Sees to it that the workers have our code; returns how many tasks run at the same time."""
+        if self.spark in _READY:
+            return _READY[self.spark]
+        code, tell = look()
+        looked = self.spark.range(_ENOUGH_ROWS).mapInArrow(tell, LOOK_DDL).collect()
+        missing = sorted({row["missing"] for row in looked} - {""})
+        if missing:
+            raise UserError(
+                f"the Python of Spark's workers has no {missing[0]}: "
+                "install the wheel of kafka-log-lake there"
+            )
+        ours = code()
+        if not ours or {row["code"] for row in looked} != {ours}:
+            log.info("sending the code of this project to Spark's workers, which have none or another")
+            with tempfile.TemporaryDirectory() as folder:
+                made = Path(folder, f"kafka_log_lake-{ours or 'zip'}.zip")
+                write_zip(made)
+                self.spark.addArtifacts(str(made), pyfile=True)
+        _READY[self.spark] = len(looked)
+        return len(looked)
+
+    @contextmanager
+    def finished_share(self) -> Iterator[Callable[[], float]]:
+        finished = 0.0
+
+        def handle(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+            nonlocal finished
+            finished = _share((s.num_completed_tasks, s.num_tasks) for s in stages or () if not s.done)
+
+        self.spark.registerProgressHandler(handle)  # type: ignore[arg-type]  # any callable will do
+        try:
+            yield lambda: finished
+        finally:
+            self.spark.removeProgressHandler(handle)  # type: ignore[arg-type]
+
+    @contextmanager
+    def described(self, group: str, description: str) -> Iterator[None]:
+        """By tags, of which Spark Connect makes the group; a tag has no comma."""
+        tags = [text.replace(",", ";") for text in (group, description)]
+        for tag in tags:
+            self.spark.addTag(tag)
+        try:
+            yield
+        finally:
+            for tag in tags:
+                self.spark.removeTag(tag)
+
+    def conf_errors(self) -> AbstractContextManager[object]:
+        return suppress(PySparkException)
+
+    def cancel(self) -> None:
+        self.spark.interruptAll()
+
+    def scheme_of_files(self, df: DataFrame, same: Collection[str], others: Collection[str]) -> str | None:
+        """None: a client does not see the plan."""
+        return None
+
+    def parsed_plan(self, statement: str) -> Iterator[PlanNode]:
+        """By EXPLAIN, which runs nothing: a line begins with the class of each plan.
+
+        Its lines leave out expressions of long lists: functions are all words of the statement.
+        """
+        shown = str(self.spark.sql(f"EXPLAIN EXTENDED {statement}").collect()[0][0])
+        plan = shown.partition("== Parsed Logical Plan ==")[2].partition("== Analyzed Logical Plan ==")[0]
+        for kind in re.findall(r"^[ :+|-]*'?(\w+)", plan, re.MULTILINE):
+            yield PlanNode("UnresolvedWith" if kind == "CTE" else kind, True, "")
+        for word in re.findall(r"\w+", statement.lower()):
+            yield PlanNode("", False, word)
+
+
+def _py4j_errors() -> tuple[type[Exception], ...]:
+    """The classes of the errors of a call of the JVM."""
+    py4j = sys.modules.get("py4j.protocol")
+    return () if py4j is None else (py4j.Py4JError, PySparkException)
+
+
+def _attributes(plan: Any) -> dict[str, int]:
+    """The columns of a plan's rows by name: the id that each keeps until an expression makes another."""
+    output = plan.output()
+    columns = [output.apply(i) for i in range(output.size())]
+    return {column.name(): column.exprId().id() for column in columns}
+
+
+def _share(stages: Iterable[tuple[int, int]]) -> float:
+    """The share of finished tasks in the largest of some stages: (finished tasks, tasks)."""
+    finished, tasks = max(stages, key=lambda pair: pair[1], default=(0, 1))
+    return finished / max(1, tasks)
+
+
+def _walked(plan: Any) -> Iterator[PlanNode]:
+    """A plan and all that its nodes have as fields, of Java's objects: also what lies in collections."""
+    loader = plan.getClass().getClassLoader()
+    logical, product, collection = (
+        loader.loadClass(name)
+        for name in (
+            "org.apache.spark.sql.catalyst.plans.logical.LogicalPlan",
+            "scala.Product",
+            "scala.collection.Iterable",
+        )
+    )
+    known: dict[str, tuple[bool, bool, bool]] = {}  # of a class: is it a plan, has it fields, or items
+    left = [plan]
+    while left:
+        node = left.pop()
+        if not hasattr(node, "getClass"):  # a value that became one of Python
+            continue
+        name = node.getClass().getName()
+        if name not in known:
+            known[name] = (logical.isInstance(node), product.isInstance(node), collection.isInstance(node))
+        is_plan, has_fields, has_items = known[name]
+        kind = name.rpartition(".")[2].rstrip("$")
+        yield PlanNode(kind, is_plan, _function(kind, node))
+        if kind != "Literal" and (has_fields or has_items):
+            parts = node.iterator() if has_items else node.productIterator()
+            while parts.hasNext():
+                left.append(parts.next())
+
+
+def _function(kind: str, node: Any) -> str:
+    if kind not in ("UnresolvedFunction", "UnresolvedTableValuedFunction"):
+        return ""
+    parts = node.nameParts() if kind == "UnresolvedFunction" else node.name()
+    return str(parts.last()).lower()
+
+
+# What workers may need: the jobs' stages, the functions of SQL, the data source
+PACKAGES = ("kafka_log_lake", "pyspark_kafka_log")
+# Packages of others that these import
+_LIBRARIES = ("numba", "pyarrow", "pandas", "zstandard", "lz4", "cramjam", "regex", "wcmatch", "yaml")
+
+LOOK_DDL = "code string, missing string"
+
+
+def look() -> tuple[Callable[[], str], Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]]:
+    """A function that gives a hash of our packages here, and a mapInArrow callable that runs it on a worker.
+
+    The callable gives one row a task: the hash, and one of our libraries that is missing, or "". Both are
+    made of nothing but what Spark sends, and import no package of ours: a worker that has imported one would
+    not take it from a zip that comes later.
+    """
+    packages, libraries = PACKAGES, _LIBRARIES
+
+    def code() -> str:
+        import hashlib
+        import os
+        from importlib.util import find_spec
+
+        found = hashlib.sha256()
+        for package in packages:
+            spec = find_spec(package)
+            folders = spec.submodule_search_locations if spec is not None else None
+            if not folders or not os.path.isdir(folders[0]):
+                return ""  # none, or in a zip
+            for folder, below, names in os.walk(folders[0]):
+                below[:] = sorted(name for name in below if name != "__pycache__")
+                for name in sorted(names):
+                    path = os.path.join(folder, name)
+                    with open(path, "rb") as file:
+                        content = file.read()
+                    found.update(f"{os.path.relpath(path, folders[0])}\0{len(content)}\0".encode() + content)
+        return found.hexdigest()[:16]
+
+    def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from importlib.util import find_spec
+
+        for _ in batches:
+            pass
+        missing = next((name for name in libraries if find_spec(name) is None), "")
+        yield pa.RecordBatch.from_pydict({"code": [code()], "missing": [missing]})
+
+    return code, tell
+
+
+def write_zip(path: Path) -> None:
+    """Writes a zip of the packages, from which Python imports them."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        for package in PACKAGES:
+            for name, content in package_files(resources.files(package), package):
+                made.writestr(zipfile.ZipInfo(name), content)

@@ -1,0 +1,92 @@
+"""Before a job on a cluster decodes anything: whether its executors have what decoding needs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from kafka_log_lake.pipelines.cli.errors import UserError, one_line
+from kafka_log_lake.pipelines.cli.terminal import counted_noun, first_names
+from kafka_log_lake.udfs.spark import preflight
+from kafka_log_lake.udfs.spark.preflight import LIBRARIES, PROJECT, Executor, code_digest
+
+log = logging.getLogger(__name__)
+
+_ADVICE = "ship them the archive of `make package` (docs/operations.md, On a cluster)"
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether the tasks run on this machine, in Python workers of this installation."""
+    return str(spark.sparkContext.master).startswith("local")
+
+
+def check_executors(spark: SparkSession) -> None:
+    """Logs what the executors have that are there by now: a line for all that are alike.
+
+    Raises a UserError where one can't decode: its Python does not start, it lacks a package, its code is not
+    the driver's. Another version of a library is a warning.
+    """
+    executors = _ask(spark)
+    for line in describe(executors):
+        log.info("%s", line)
+    problem = find_problem(executors, code_digest())
+    if problem:
+        raise UserError(problem)
+    for name in LIBRARIES:
+        own = metadata.version(name)
+        others = sorted({e.versions.get(name, own) for e in executors} - {own})
+        if others:
+            log.warning("%s is %s on executors and %s in the driver", name, ", ".join(others), own)
+
+
+def _ask(spark: SparkSession) -> list[Executor]:
+    """What each executor has: one small task a core, so that each executor gets some."""
+    tasks = spark.sparkContext.defaultParallelism
+    cloudpickle.register_pickle_by_value(preflight)
+    try:
+        found = spark.sparkContext.range(tasks, numSlices=tasks).mapPartitions(preflight.look).collect()
+    except Exception as error:
+        python = spark.sparkContext.pythonExec
+        raise UserError(f"{python} does not run on the executors: {one_line(error)}; {_ADVICE}") from None
+    finally:
+        cloudpickle.unregister_pickle_by_value(preflight)
+    return [Executor(**json.loads(text)) for text in sorted(set(found))]
+
+
+def describe(executors: Sequence[Executor]) -> Iterator[str]:
+    """A line for each set of executors that have the same."""
+    alike: dict[str, list[str]] = defaultdict(list)
+    for executor in executors:
+        libraries = [f"{name} {executor.versions.get(name, 'missing')}" for name in LIBRARIES]
+        what = ", ".join([f"Python {executor.python}", *libraries, _code(executor)])
+        alike[what].append(executor.host)
+    for what, hosts in sorted(alike.items()):
+        yield f"{counted_noun(len(hosts), 'executor')} on {first_names(sorted(set(hosts)))}: {what}"
+
+
+def _code(executor: Executor) -> str:
+    if not executor.code:
+        return f"no {PROJECT}"
+    place = os.path.relpath(executor.place, executor.folder)
+    shown = executor.place if place.startswith("..") else f"./{place}"
+    return f"{PROJECT} {executor.versions.get(PROJECT, 'not installed')} (code {executor.code}) from {shown}"
+
+
+def find_problem(executors: Sequence[Executor], own_code: str) -> str:
+    """Why they can't decode, in one line; "" if they can. own_code: the driver's ``code_digest``."""
+    for executor in executors:
+        if executor.broken:
+            lacking = ", ".join(f"{name} ({why})" for name, why in executor.broken.items())
+            return f"the Python of the executor on {executor.host} can't import {lacking}; {_ADVICE}"
+    for executor in executors:
+        if executor.code != own_code:
+            codes = f"code {executor.code} on {executor.host}, {own_code} in the driver"
+            return f"executors have another release of {PROJECT} than the driver: {codes}; {_ADVICE}"
+    return ""

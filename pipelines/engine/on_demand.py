@@ -1,0 +1,131 @@
+"""Spark as a job sees it: a session that starts with the first step that needs it.
+
+Wrong arguments, and a run that finds nothing new, are answered without waiting for Java. So is a command on
+this machine whose stages need nothing of Spark: they run in worker processes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+import pyspark
+from pyspark.sql import SparkSession
+
+from kafka_log_lake.pipelines.cli.errors import CallError
+from kafka_log_lake.pipelines.cli.settings import Running
+from kafka_log_lake.pipelines.engine.driver import driver_of
+from kafka_log_lake.pipelines.engine.executors import check_executors, is_local
+from kafka_log_lake.pipelines.engine.processes import Processes
+from kafka_log_lake.pipelines.engine.session import (
+    check_session,
+    get_session,
+    is_elsewhere,
+    is_submitted,
+    stop_session,
+)
+from kafka_log_lake.udfs.worker import MakeStage
+
+# Variables that name folders with configuration of Spark or Hadoop, or hold options of Spark
+_CONFIGURATION = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
+_TASKS_PER_CORE = 4  # so that a long one does not keep the others waiting
+
+
+class SparkOnDemand:
+    """The Spark of one job. given: the user's session; None to start one, or to take the active one.
+
+    only_plans: see ``get_session``. Raises a CallError for a session and settings in the wrong order.
+    """
+
+    def __init__(
+        self, settings: Running, *, only_plans: bool = False, given: SparkSession | None = None
+    ) -> None:
+        if not isinstance(settings, Running):
+            raise CallError(
+                "the session goes first, then the settings: decode(spark, Settings(source=..., lake=...)), "
+                f"not {type(settings).__name__} as the second"
+            )
+        check_session(given)
+        self.settings, self._only_plans = settings, only_plans
+        self._given = given or SparkSession.getActiveSession()
+        if self._given is not None:  # before the sources are listed
+            driver_of(self._given).use_settings()
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session, whose workers have our code. Raises a UserError without a supported Java or Delta."""
+        if self._given is None:
+            return get_session(self.settings, only_plans=self._only_plans)
+        driver_of(self._given).share_code()
+        return self._given
+
+    @cached_property
+    def checked_spark(self) -> SparkSession:
+        """The session, with executors that can decode. Raises a UserError as ``check_executors`` does."""
+        if self.has_executors and driver_of(self.spark).has_jvm:
+            check_executors(self.spark)
+        return self.spark
+
+    def described(self, group: str, description: str) -> AbstractContextManager[object]:
+        """Around a phase: Spark's pages show its jobs by these words, where a session is there."""
+        started = self._given if self._given is not None else vars(self).get("spark")
+        return nullcontext() if started is None else driver_of(started).described(group, description)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether Spark has its own defaults: an embedded session, and no configuration on this machine."""
+        defaults = Path(pyspark.__file__).parent / "conf" / "spark-defaults.conf"
+        is_configured = any(os.environ.get(name) for name in _CONFIGURATION) or defaults.exists()
+        return self._given is None and not (is_submitted() or is_elsewhere() or is_configured)
+
+    @cached_property
+    def has_executors(self) -> bool:
+        """Whether tasks run on other machines than this one, or may."""
+        return not (self.is_plain or (driver_of(self.spark).has_jvm and is_local(self.spark)))
+
+    @cached_property
+    def processes(self) -> Processes:
+        """Worker processes of this machine, for what needs no Spark."""
+        return Processes(self.settings.processes)
+
+    def run_stage(self, make: MakeStage, tasks: Sequence[pa.Table], ddl: str) -> pa.Table:
+        """What a stage gives for the rows of tasks: in worker processes, or in the session that is there.
+
+        tasks: at least one, all with the same columns. ddl: the columns of what the stage gives; the order of
+        its rows is not defined.
+        """
+        if self.is_plain:
+            return pa.concat_tables(self.processes.run(make, tasks))
+        spark = self.checked_spark
+        together = min(len(tasks), _TASKS_PER_CORE * driver_of(spark).parallelism())
+        numbered = [
+            rows.append_column("task", pa.array([number % together] * len(rows), pa.int32()))
+            for number, rows in enumerate(tasks)
+        ]
+        frame = spark.createDataFrame(pa.concat_tables(numbered)).repartitionById(together, "task")
+        return frame.drop("task").mapInArrow(make(), ddl).toArrow()
+
+    def stop(self) -> None:
+        """Stops the session if this job started it, and the worker processes."""
+        if "processes" in vars(self):
+            self.processes.close()
+        if self._given is None and "spark" in vars(self):
+            stop_session(self.spark)
+
+
+@contextmanager
+def spark_on_demand(
+    settings: Running, *, only_plans: bool = False, given: SparkSession | None = None
+) -> Iterator[SparkOnDemand]:
+    """A ``SparkOnDemand`` for one job, which stops what it started at the end."""
+    one = SparkOnDemand(settings, only_plans=only_plans, given=given)
+    try:
+        if is_submitted():
+            _ = one.spark  # a cluster takes a program that never joins its session for a failed one
+        yield one
+    finally:
+        one.stop()

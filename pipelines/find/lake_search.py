@@ -1,0 +1,401 @@
+"""The search over the tables of a lake: the same matches, from what was decoded.
+
+DuckDB reads the rows that can match, by the columns' statistics; conditions are evaluated as over segments.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.cli.terminal import counted_noun
+from kafka_log_lake.pipelines.engine.delta import sql_literal
+from kafka_log_lake.pipelines.find.conditions import Condition, InBounds, IsNull, OneOf, Prefix, matching
+from kafka_log_lake.pipelines.find.logs import LakeLog, home_first
+from kafka_log_lake.pipelines.find.searching import SAMPLE, Searching
+from kafka_log_lake.pipelines.find.segment_search import COLUMNS
+from kafka_log_lake.pipelines.find.slice_search import (
+    DECIDING,
+    NO_TRANSACTIONS,
+    LastOffsets,
+    Transactions,
+    decided,
+    distinct_keys,
+)
+from kafka_log_lake.pipelines.find.unsearched import Unsearched, check_partitions
+from kafka_log_lake.pipelines.lake.address import open_lake
+from kafka_log_lake.pipelines.lake.published import published_tables
+from kafka_log_lake.pipelines.listing.list_segments import TopicFilter
+from kafka_log_lake.pipelines.sql.database import open_database
+from kafka_log_lake.pipelines.tasks.accounts import of_tail
+from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange
+from kafka_log_lake.pipelines.typed.schemas import registry_reader
+from kafka_log_lake.udfs.batches.account import END, SEGMENT, START, Unseen
+from kafka_log_lake.udfs.batches.committed import OUTCOMES
+from kafka_log_lake.udfs.batches.log_start import LogStart
+from kafka_log_lake.udfs.batches.transactions import TRANSACTION
+from kafka_log_lake.udfs.compute import pc
+from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS
+from kafka_log_lake.udfs.values.schemas.registry import Registry
+from kafka_log_lake.udfs.values.typed.records import NEEDED
+
+_TABLES = "published_records counted_batches sound_batches published_quarantine segments current_transactions"
+_MOST_VALUES = 1000  # of a column in a statement
+_ROWS = 1 << 14
+# Of logs that one statement searches: bytes, as the next of them may not be needed, and topics, as DuckDB
+# compares each with each file
+_TOGETHER, _TOPICS_TOGETHER = 1 << 26, 32
+_ORDER = 'file_base_offset, batch_position, "offset"'
+_IN_LOG = "topic = ? AND partition = ? AND partition_dir = ?"
+_IN_LOGS = "list_contains($topics, topic) AND list_contains($partitions, partition)"
+# The damaged ranges of logs, each with the offsets around it: those of batches of its segment, of which
+# a wrong base offset is none, else those in the names of files
+_DAMAGES = f"""WITH files AS (
+  SELECT segment, lead(file_base_offset) OVER log AS following
+  FROM segments WHERE {_IN_LOGS} WINDOW log AS (PARTITION BY partition_dir ORDER BY file_base_offset)
+)
+SELECT q.partition_dir, q.segment, q.position, q.size_bytes, q.reason, q.detail,
+  coalesce(max(s.last_offset) FILTER (s.position < q.position), q.file_base_offset - 1),
+  coalesce(min(s.base_offset) FILTER (s.position > q.position), any_value(f.following))
+FROM (FROM published_quarantine WHERE {_IN_LOGS}) q
+LEFT JOIN files f ON f.segment = q.segment
+LEFT JOIN (FROM sound_batches WHERE {_IN_LOGS} AND NOT is_misplaced) s ON s.segment = q.segment
+GROUP BY q.partition_dir, q.segment, q.position, q.size_bytes, q.reason, q.detail, q.file_base_offset
+ORDER BY q.file_base_offset, q.position"""
+_TRANSACTIONS = f"""SELECT partition_dir, producer_id, producer_epoch, first_offset, last_offset, outcome,
+  NOT holds_last_stable_offset
+FROM current_transactions WHERE {_IN_LOGS} AND first_offset IS NOT NULL"""
+# The last offset that the file names allow in a segment of which records were left out
+_LEFT_OUT_UNTIL = f"""SELECT max(coalesce(behind - 1, {2**63 - 1})) FROM (
+  SELECT left_out, lead(file_base_offset) OVER (ORDER BY file_base_offset) AS behind
+  FROM segments WHERE {_IN_LOG}
+) WHERE left_out <> 0"""
+# The logs in which a segment does not end where the next begins, or offsets go back: only there may a segment
+# be missing, or a base offset be wrong
+_SUSPECTS = """SELECT DISTINCT topic, partition_dir FROM segments
+QUALIFY offset_regressions > 0 OR first_offset < file_base_offset
+  OR coalesce(end_offset, file_base_offset - 1)
+  <> lead(file_base_offset) OVER (PARTITION BY partition_dir ORDER BY file_base_offset) - 1"""
+# What the last segment of each log ends in, if that is no batch, and the offset behind its last batch
+_TAILS = f"""SELECT partition_dir, tail, tail_bytes,
+  greatest(coalesce(end_offset + 1, 0), file_base_offset), batches
+FROM segments WHERE {_IN_LOGS}
+QUALIFY tail_bytes > 0 AND file_base_offset = max(file_base_offset) OVER (PARTITION BY partition_dir)"""
+_WHY = {
+    START: "the broker's checkpoint files say that the log began earlier",
+    END: "the broker's checkpoint files say that the log reached further",
+}
+_PLACE = ["segment", "batch_position", "offset"]  # of a record
+_KEY = ", ".join(f'"{name}"' for name in _PLACE)
+_FIELDS = ("producer_id", "producer_epoch", "first_offset", "last_offset")
+_CONTROLS = {outcome: control for control, outcome in OUTCOMES.items()}
+
+
+@dataclass(kw_only=True)
+class LakeSearch(Searching):
+    """A search over a lake."""
+
+    lake: str
+    topics: TopicFilter
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        self._tables = published_tables(open_lake(self.lake))
+        self._database = open_database(self.lake, _TABLES, self.threads, tables=self._tables)
+        # Those that are searched together, and rows of statements about them by the folders of logs
+        self._logs_held: Sequence[LakeLog] = ()
+        self._rows_held: dict[str, Mapping[str, list[Sequence[Any]]]] = {}
+
+    def schemas(self) -> Registry:
+        """The schemas that the lake knows."""
+        return registry_reader(self._tables)()
+
+    def sample(self, topic: str) -> list[dict[str, Any]]:
+        """The first data records of a topic."""
+        names = ", ".join(NEEDED)
+        statement = f"SELECT {names} FROM published_records WHERE topic = ? AND NOT is_control"
+        with self._database.cursor() as other:  # the search's answer is still open
+            found = other.sql(f"{statement} ORDER BY partition, {_ORDER} LIMIT {SAMPLE}", params=[topic])
+            rows: list[dict[str, Any]] = found.to_arrow_table().to_pylist()
+            return rows
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Matches, with the columns of ``schema``; none where they are only counted."""
+        request = self.request
+        statement = "SELECT DISTINCT partition_dir FROM counted_batches WHERE is_transactional"
+        transactional = {folder for (folder,) in self._database.execute(statement).fetchall()}
+        for log, records in self._by_log():
+            self.segments += log.segments
+            has_any = log.partition_dir in transactional or log.partition_dir in self._starts
+            transactions = self._transactions(log) if has_any else NO_TRANSACTIONS
+            left = request.left_of_a_log(self.found)
+            matches = limited(self._decided(records, transactions), left, request.only == "last")
+            last = self._last_offsets(log, transactions) if request.superseded else None
+            if request.context and not request.count:
+                matches = self._with_context(log, matches)
+            for batch in matches:
+                is_context = "is_match" in batch.schema.names
+                self.found += batch.column("is_match").true_count if is_context else batch.num_rows
+                if not request.count:
+                    yield self._whole(log, batch, transactions.outcomes, last)
+            self._note_unsearched(log)
+            if self._is_enough:
+                return
+
+    def _logs(self) -> list[LakeLog]:
+        rows = self._database.execute(
+            "SELECT topic, partition, partition_dir, count(*), sum(damaged), count_if(left_out <> 0), "
+            "sum(decoded_bytes) "
+            "FROM segments GROUP BY ALL"
+        ).fetchall()
+        every = [LakeLog(*row) for row in rows if self.topics(row[0])]
+        if not every:
+            raise UserError(f"{self.lake} has no segment of a topic that is requested")
+        check_partitions({(log.topic, log.partition) for log in every}, self.request)
+        logs, self.passed_over = home_first(every, self.request)
+        return logs
+
+    def _by_log(self) -> Iterator[tuple[LakeLog, Iterator[pa.RecordBatch]]]:
+        """Each log with its records that match, as far as transactions do not decide."""
+        for logs in _together(self._logs(), 1 if self.request.looks_into_values else _TOPICS_TOGETHER):
+            self._logs_held, self._rows_held = logs, {}
+            conditions = self._request_of(logs[0].topic).conditions
+            by_folder = groupby(self._matches(logs, conditions), lambda found: found[0])
+            folder, found = next(by_folder, ("", iter(())))
+            for log in logs:
+                if folder != log.partition_dir:
+                    yield log, iter(())
+                    continue
+                yield log, (batch for _, batch in found)
+                folder, found = next(by_folder, ("", iter(())))
+
+    def _matches(
+        self, logs: Sequence[LakeLog], conditions: Sequence[Condition], columns: Sequence[str] = COLUMNS
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Records of logs for which conditions hold, in their order, with the folder of their log.
+
+        columns: that are read, besides segment.
+        """
+        where, values = _pushed(conditions)
+        source = f"published_records WHERE {_in_logs(logs)} AND ({where})"
+        folders = {log.partition_dir for log in logs}
+        with self._database.cursor() as other:  # other statements come between two of its batches
+            ordered = f"{source} ORDER BY topic, partition, partition_dir, {_ORDER}"
+            for batch in self._read((*columns, "segment"), ordered, values, other):
+                kept = batch.take(pa.array(matching(conditions, batch)))
+                runs = pc.run_end_encode(kept.column("segment"))
+                begin = 0
+                for end, segment in zip(runs.run_ends.to_pylist(), runs.values.to_pylist(), strict=True):
+                    folder = segment.rpartition("/")[0]
+                    if folder in folders:
+                        yield folder, kept[begin:end]
+                    begin = end
+
+    def _of_log(self, log: LakeLog, *what: Any) -> Iterator[pa.RecordBatch]:
+        """``_matches`` of one log."""
+        return (batch for folder, batch in self._matches([log], *what) if folder == log.partition_dir)
+
+    def _decided(
+        self, records: Iterable[pa.RecordBatch], transactions: Transactions
+    ) -> Iterator[pa.RecordBatch]:
+        """Those of a log that match by their transactions, too."""
+        for batch in records:
+            kept = decided(batch, self.request, transactions) if self.request.needs_transactions else batch
+            if kept.num_rows:
+                yield kept
+
+    def _with_context(self, log: LakeLog, matches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Matches and the records around them, each once, with is_match."""
+        places = [batch.select(_PLACE) for batch in matches]
+        if not places:
+            return
+        self._database.register("matches", pa.Table.from_batches(places))
+        around = f"ROWS BETWEEN {self.request.context} PRECEDING AND {self.request.context} FOLLOWING"
+        held = f"(FROM published_records WHERE {_IN_LOG})"
+        marked = (
+            f"FROM {held} AS r LEFT JOIN (SELECT DISTINCT *, true AS is_found FROM matches) USING ({_KEY})"
+        )
+        near = f"max(is_match) OVER (ORDER BY {_ORDER} {around})"
+        try:
+            yield from self._read(
+                (*COLUMNS, "segment", "is_match"),
+                f"(SELECT *, is_found IS NOT NULL AS is_match {marked}) QUALIFY {near} ORDER BY {_ORDER}",
+                log.place,
+                self._database,
+            )
+        finally:
+            self._database.unregister("matches")
+
+    def _read(
+        self, columns: Sequence[str], source: str, values: Sequence[Any], database: duckdb.DuckDBPyConnection
+    ) -> Iterator[pa.RecordBatch]:
+        """Columns of what follows FROM."""
+        names = ", ".join(f'"{name}"' for name in columns)
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        answer = database.sql(f"SELECT {names} FROM {source}", params=list(values))
+        for batch in answer.to_arrow_reader(_ROWS):
+            yield batch.cast(schema)
+
+    def _rows_of(self, statement: str, log: LakeLog) -> list[Sequence[Any]]:
+        """The rows of a statement about a log, executed once for all that are searched together."""
+        if statement not in self._rows_held:
+            found: dict[str, list[Sequence[Any]]] = defaultdict(list)
+            values = {
+                "topics": sorted({one.topic for one in self._logs_held}),
+                "partitions": sorted({one.partition for one in self._logs_held}),
+            }
+            for folder, *row in self._database.execute(statement, values).fetchall():
+                found[folder].append(row)
+            self._rows_held[statement] = found
+        return self._rows_held[statement].get(log.partition_dir, [])
+
+    def _transactions(self, log: LakeLog) -> Transactions:
+        rows = self._rows_of(_TRANSACTIONS, log)
+        found = np.zeros(len(rows), dtype=TRANSACTION)
+        for one, (*values, outcome, is_over) in zip(found, rows, strict=True):
+            for name, value in zip(_FIELDS, values, strict=True):
+                one[name] = value
+            one["has_data"], one["control_type"], one["is_over"] = True, _CONTROLS[outcome], is_over
+        return Transactions.of(found, start=self._starts.get(log.partition_dir))
+
+    @cached_property
+    def _starts(self) -> dict[str, LogStart]:
+        """Returns by folder where logs begin for consumers, if that cuts records off that are searched."""
+        if not self.request.committed or CHECKPOINTS.name not in self._tables:
+            return {}
+        statement = "SELECT partition_dir, log_start_offset, witness, certainty FROM log_starts WHERE is_cut"
+        with open_database(self.lake, "log_starts", self.threads, tables=self._tables) as other:
+            return {folder: LogStart(*row) for folder, *row in other.execute(statement).fetchall()}
+
+    def _last_offsets(self, log: LakeLog, transactions: Transactions) -> LastOffsets:
+        keys = pa.array(self.request.keys, pa.binary())
+        if not self.request.keys:
+            found = self._of_log(log, self._request_of(log.topic).conditions)
+            keys = distinct_keys(self._decided(found, transactions))
+        last = LastOffsets(keys.to_pylist())
+        for batch in self._of_log(log, [OneOf("key", keys)], ("key", *DECIDING)):
+            last.add(batch, transactions.outcomes)
+        for damage in self._damages(log):
+            last.note(damage)
+        for missing in self._missing[log.partition_dir]:
+            if missing.cause == SEGMENT:
+                last.unknown_until(missing.last)
+        if log.left_out:
+            last.unknown_until(self._database.execute(_LEFT_OUT_UNTIL, log.place).fetchall()[0][0])
+        return last
+
+    def _note_unsearched(self, log: LakeLog) -> None:
+        self._note_damages(log, self._damages(log))
+        self._note_unseen(log, self._missing[log.partition_dir])
+        tails = self._rows_of(_TAILS, log)
+        unseen = (of_tail(tail, size, None, end, batches > 0) for tail, size, end, batches in tails)
+        self._note_unseen(log, filter(None, unseen))
+        if log.left_out:
+            segments = counted_noun(log.left_out, "segment")
+            why = f"records of {segments} were left out when it was decoded"
+            self.unsearched.append(Unsearched(log.name, why))
+
+    def _damages(self, log: LakeLog) -> list[DamagedRange]:
+        """The damaged ranges of a log with the offsets around them."""
+        return [DamagedRange(*row) for row in self._rows_of(_DAMAGES, log)] if log.damaged else []
+
+    @cached_property
+    def _missing(self) -> Mapping[str, list[Unseen]]:
+        """The missing offsets that count, by the folders of logs."""
+        found: dict[str, list[Unseen]] = defaultdict(list)
+        logs = self._database.execute(_SUSPECTS).fetchall()
+        if CHECKPOINTS.name in self._tables:  # of logs whose start or end is missing
+            with open_database(self.lake, CHECKPOINTS.name, tables=self._tables) as other:
+                logs += other.execute("SELECT DISTINCT topic, partition_dir FROM checkpoints").fetchall()
+        if folders := [folder for topic, folder in logs if self.topics(topic)]:
+            statement = "SELECT partition_dir, first_lost, last_lost, cause FROM lost_offsets "
+            statement += "WHERE list_contains(?, cause) AND list_contains(?, partition_dir) ORDER BY ALL"
+            values = [[*self.request.causes, START, END], folders]
+            with open_database(self.lake, "lost_offsets", self.threads, tables=self._tables) as other:
+                for folder, first, last, cause in other.execute(statement, values).fetchall():
+                    found[folder].append(Unseen(first, last, cause=cause, detail=_WHY.get(cause, "")))
+        return found
+
+
+def _together(logs: Iterable[LakeLog], most_topics: int) -> Iterator[list[LakeLog]]:
+    """As many logs, by rising topics and partitions, as one statement searches; copies are together."""
+    held: list[LakeLog] = []
+    size, topics = 0, set[str]()
+    for (topic, partition), same in groupby(logs, lambda log: (log.topic, log.partition)):
+        copies = list(same)
+        size += sum(log.bytes for log in copies)
+        topics.add(topic)
+        is_next = bool(held) and (held[-1].topic, held[-1].partition) < (topic, partition)
+        if held and (not is_next or size > _TOGETHER or len(topics) > most_topics):
+            yield held
+            held, size, topics = [], sum(log.bytes for log in copies), {topic}
+        held += copies
+    if held:
+        yield held
+
+
+def _in_logs(logs: Iterable[LakeLog]) -> str:
+    """A condition of SQL that holds for these topics and partitions alone: it says which files are read.
+
+    Views with windows get ``_IN_LOGS``: DuckDB does not evaluate this one before a window.
+    """
+    partitions: dict[str, set[int]] = defaultdict(set)
+    for log in logs:
+        partitions[log.topic].add(log.partition)
+    terms = [
+        f"topic = {sql_literal(topic)} AND partition IN ({', '.join(map(str, sorted(numbers)))})"
+        for topic, numbers in partitions.items()
+    ]
+    return f"({' OR '.join(terms)})"
+
+
+def _pushed(conditions: Iterable[Condition]) -> tuple[str, list[Any]]:
+    """A condition of SQL that holds wherever all conditions do, and its values."""
+    terms, values = ["true"], []
+    for one in conditions:
+        if isinstance(one, InBounds):
+            terms.append("(" + " OR ".join(one_bounds(one.column, *bounds) for bounds in one.bounds) + ")")
+        elif isinstance(one, OneOf) and len(one.values) <= _MOST_VALUES:
+            terms.append(f'"{one.column}" IN (' + ", ".join("?" * len(one.values)) + ")")
+            values += one.values.to_pylist()
+        elif isinstance(one, IsNull):
+            terms.append(f'"{one.column}" IS NULL')
+        elif isinstance(one, Prefix):
+            terms.append('"key" >= ?')
+            values.append(one.text)
+    return " AND ".join(terms), values
+
+
+def one_bounds(column: str, low: int | None, high: int | None) -> str:
+    """Bounds as a condition of SQL."""
+    terms = [f'"{column}" {sign} {bound}' for sign, bound in ((">=", low), ("<", high)) if bound is not None]
+    return " AND ".join(terms) or "true"
+
+
+def limited(matches: Iterable[pa.RecordBatch], most: int | None, is_last: bool) -> Iterator[pa.RecordBatch]:
+    """The first of the matches, or the last, at most that many; None: all."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in matches:
+        rows += batch.num_rows
+        if is_last and most is not None:
+            held.append(batch)
+            while rows - held[0].num_rows >= most:
+                rows -= held.pop(0).num_rows
+        elif most is None or rows < most:
+            yield batch
+        else:
+            yield batch[: batch.num_rows - (rows - most)]
+            return
+    if held and most is not None:
+        yield held[0][max(0, rows - most) :]
+        yield from held[1:]

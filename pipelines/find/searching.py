@@ -1,0 +1,101 @@
+"""What a search over segments and one over a lake have in common: its matches, and what was not searched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from kafka_log_lake.pipelines.find.copies import COPY_COLUMNS, Copies, copy_columns
+from kafka_log_lake.pipelines.find.logs import LakeLog, Log
+from kafka_log_lake.pipelines.find.request import Request
+from kafka_log_lake.pipelines.find.segment_search import COLUMNS
+from kafka_log_lake.pipelines.find.slice_search import DECIDING, LastOffsets
+from kafka_log_lake.pipelines.find.unsearched import Unsearched, offsets_of
+from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange
+from kafka_log_lake.udfs.batches.account import Unseen
+from kafka_log_lake.udfs.batches.committed import Outcomes
+from kafka_log_lake.udfs.files import SCHEMA as SEGMENT_SCHEMA
+
+if TYPE_CHECKING:
+    from kafka_log_lake.udfs.values.schemas.registry import Registry
+
+SAMPLE = 200  # records of a topic that say what payloads without a schema are
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        *((name, SEGMENT_SCHEMA.field(name).type) for name in COLUMNS),
+        ("segment", pa.string()),
+        ("outcome", pa.string()),
+    ]
+)
+
+
+@dataclass(kw_only=True)
+class Searching:
+    """One search. Iterate once; then ``unsearched`` and the counts tell what was read.
+
+    registry: the schemas of values, where conditions look into them. copies: of disks with names.
+    passed_over: logs that were left out because the partitioner is trusted.
+    """
+
+    request: Request
+    registry: Registry | None = None
+    copies: Copies | None = None
+    found: int = 0
+    passed_over: int = 0
+    segments: int = 0
+    unsearched: list[Unsearched] = field(default_factory=list)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """SCHEMA, with COPY_COLUMNS of disks with names, superseded and is_match where they are wanted."""
+        of_copies = COPY_COLUMNS if self.copies is not None else ()
+        more = {"superseded": self.request.superseded, "is_match": bool(self.request.context)}
+        flags = (pa.field(name, pa.bool_()) for name, wanted in more.items() if wanted)
+        return pa.schema([*SCHEMA, *of_copies, *flags])
+
+    @property
+    def _is_enough(self) -> bool:
+        request = self.request
+        return request.only is None and request.limit is not None and self.found >= request.limit
+
+    def _request_of(self, topic: str) -> Request:
+        """The request, looking into what the schemas of a topic describe."""
+        if self.registry is None:
+            return self.request
+        from kafka_log_lake.udfs.values.schemas.topic_payloads import (
+            TopicPayloads,  # decoders, which other searches do not need
+        )
+
+        return self.request.with_payloads(TopicPayloads(self.registry, topic))
+
+    def _whole(
+        self, log: Log | LakeLog, records: pa.RecordBatch, outcomes: Outcomes, last: LastOffsets | None
+    ) -> pa.RecordBatch:
+        """Records of COLUMNS and segment, and is_match with context, with what the log around them tells."""
+        rows = records.num_rows
+        columns = {
+            **dict(zip(records.schema.names, records.columns, strict=True)),
+            "topic": pa.repeat(pa.scalar(log.topic), rows),
+            "partition": pa.repeat(pa.scalar(log.partition, pa.int32()), rows),
+            "outcome": outcomes.of(records.select(DECIDING)),
+        }
+        if self.copies is not None:
+            columns |= copy_columns(self.copies, log.topic, log.partition, records)
+        if last is not None:
+            columns["superseded"] = last.of(records)
+        return pa.RecordBatch.from_pydict(columns, self.schema)
+
+    def _note_damages(self, log: Log | LakeLog, damages: Iterable[DamagedRange]) -> None:
+        for damage in damages:
+            if self.request.may_hide(damage.first_lost, damage.last_lost):
+                self.unsearched.append(Unsearched(log.name, damage.detail, damage))
+
+    def _note_unseen(self, log: Log | LakeLog, missing: Iterable[Unseen]) -> None:
+        for one in missing:
+            if self.request.may_hide(one.first, one.last):
+                self.unsearched.append(offsets_of(log.name, one))

@@ -1,0 +1,71 @@
+"""``find --typed``, and conditions on values: the schema registry that lies next to the logs.
+
+The registry is the topic ``_schemas`` of the sources, else the folder ``_schemas-0`` next to their partition
+folders; of a lake what it knows. What a topic's payloads without a schema are says a sample of its first
+records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_log_lake.udfs.values.schemas.payload_heads import pairs_of
+from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE, PayloadReader
+from kafka_log_lake.udfs.values.schemas.plain_payloads import plain_of
+from kafka_log_lake.udfs.values.schemas.registry import Registry
+from kafka_log_lake.udfs.values.typed.records import records_of
+
+# Added to the fields of a match
+TYPED_FIELDS = (
+    *("key_typed", "value_typed", "key_schema_id", "value_schema_id"),
+    *("key_error", "value_error", "key_format", "value_format"),
+)
+
+
+def first_records(segments: pa.Table, topic: str, most: int) -> list[dict[str, Any]]:
+    """The first data records of a topic. segments: LISTING_SCHEMA."""
+    own = segments.filter(pc.equal(segments.column("topic"), topic))
+    ordered = own.sort_by([("partition", "ascending"), ("file_base_offset", "ascending")])
+    return list(islice(records_of(ordered.column("segment").to_pylist()), most))
+
+
+class TypedValues:
+    """Decodes keys and values of matches. sample: gives the first data records of a topic."""
+
+    def __init__(self, sample: Callable[[str], Sequence[Mapping[str, Any]]], registry: Registry) -> None:
+        self._sample, self._reader = sample, PayloadReader(registry)
+        self._plain: dict[tuple[str, str], str] = {}
+
+    def fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """TYPED_FIELDS of a match:
+
+        values in canonical JSON, or classes of errors; null for control records.
+        """
+        found: dict[str, Any] = dict.fromkeys(TYPED_FIELDS)
+        if row["control_type"] is not None:
+            return found
+        headers = pairs_of(row["headers"])
+        for side in (KEY, VALUE):
+            one = self._reader.read(
+                row["topic"], side, row[side], headers, self._plain_of(row["topic"], side)
+            )
+            found[f"{side}_typed"] = one.value if one.reason is None else None
+            found[f"{side}_schema_id"] = one.schema_id
+            found[f"{side}_error"] = one.reason
+            found[f"{side}_format"] = one.format
+        return found
+
+    def _plain_of(self, topic: str, side: str) -> str:
+        if (topic, side) not in self._plain:
+            sample = self._sample(topic)
+            for one in (KEY, VALUE):
+                decoded = (
+                    self._reader.read(topic, one, row[one], pairs_of(row["headers"])) for row in sample
+                )
+                self._plain[topic, one] = plain_of(decoded)
+        return self._plain[topic, side]

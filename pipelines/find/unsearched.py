@@ -1,0 +1,315 @@
+"""What a search could not see: the reasons why a record that is not found may exist all the same.
+
+``udfs.batches.account`` has the rules: which offsets the files of a disk name, and which of these were not
+read soundly. Here stands which of them concern a search.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import compress
+
+import numpy as np
+
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.cli.terminal import counted_noun, first_names
+from kafka_log_lake.pipelines.find.request import Request
+from kafka_log_lake.pipelines.listing.leftovers import passed_over_texts
+from kafka_log_lake.pipelines.listing.list_segments import TopicFilter
+from kafka_log_lake.pipelines.listing.listing import Listing
+from kafka_log_lake.pipelines.listing.naming import NOT_LOOKED_AT, left_state, parse_folder
+from kafka_log_lake.pipelines.listing.witnesses import logs_without_segments
+from kafka_log_lake.pipelines.plan.headers import claimed_offsets
+from kafka_log_lake.pipelines.plan.slices import Segment
+from kafka_log_lake.pipelines.tasks.accounts import of_tail
+from kafka_log_lake.pipelines.tasks.scanned_log import damages_of, end_of
+from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange, SliceScan
+from kafka_log_lake.udfs.batches.account import (
+    MISSING,
+    NO_WITNESSES,
+    NOT_READ,
+    ZEROS,
+    Unseen,
+    Witnesses,
+    account_of,
+    behind_end,
+)
+from kafka_log_lake.udfs.batches.offsets import NO_LIMIT, misplaced
+from kafka_log_lake.udfs.batches.retention import COMPACTED_TOPICS
+from kafka_log_lake.udfs.storage.byte_source import SourceError, local_path
+from kafka_log_lake.udfs.storage.opening import open_source
+
+_LEFT = "passed over; --include-deleted reads what a broker left behind"
+_SWAP = "passed over; --include-swap reads it in place of the segments that it replaces"
+_MOST_BYTES = 64 << 20  # of a torn or damaged range that are searched for a text
+Scans = Mapping[Segment, list[SliceScan]]
+
+
+@dataclass(frozen=True)
+class Unsearched:
+    """What could not be searched: bytes of the log ``name``; without ``damage`` all of a file or folder, or
+    offsets of a log that no segment has. held: what of the search its bytes hold, in words.
+    """
+
+    name: str
+    why: str
+    damage: DamagedRange | None = None
+    held: str = ""
+
+
+def offsets_of(log: str, one: Unseen) -> Unsearched:
+    """Offsets of a log that were not read soundly. log: its topic and partition."""
+    return Unsearched(f"{log}: offsets {one.first} to {'the end' if one.last is None else one.last}", one.why)
+
+
+Place = tuple[str | None, int | None]
+
+
+def known_partitions(listing: Listing, roots: Sequence[str], topics: TopicFilter) -> set[Place]:
+    """The topics and partitions of which something is in the sources, or is named there.
+
+    (None, None) stands for an unknown one, in a folder or file that can't be read.
+    """
+    places = [listing.segments.column(name).to_pylist() for name in ("topic", "partition")]
+    wanted = listing.segments.column("wanted").to_pylist()  # Arrow's functions take long to load
+    known = set(compress(zip(*places, strict=True), wanted))
+    known |= {(one.topic, one.partition) for one in listing.passed_over}
+    known |= {place for place, named in _without_segments(listing, roots, topics) if named != NO_WITNESSES}
+    return known | {(None, None) for _ in listing.unreadable}
+
+
+def check_partitions(known: Collection[Place], request: Request) -> None:
+    """Raises a UserError where no source has a partition that is requested by its number."""
+    there = {number for _, number in known}
+    for numbers, is_wanted in request.partitions:
+        if is_wanted and None not in there and not numbers & there:
+            named = ", ".join(map(str, sorted(numbers)))
+            names = first_names(sorted(f"{topic}-{number}" for topic, number in known), 5)
+            raise UserError(f"--partition {named}: no source has it; there are {names}")
+
+
+def not_listed(
+    listing: Listing, request: Request, roots: Sequence[str], topics: TopicFilter
+) -> Iterator[Unsearched]:
+    """What is on the disks, or is named there, and is in no log that is searched.
+
+    roots: local folders that the sources name.
+    """
+    for uri, why in sorted(listing.unreadable.items()):
+        if _concerns(uri, request, topics):
+            yield Unsearched(uri, why)
+    for reason, noun in NOT_LOOKED_AT.items():
+        if count := listing.skipped[reason]:
+            yield Unsearched(counted_noun(count, noun), reason)
+    passed = [
+        one
+        for one in listing.passed_over
+        if request.takes(one.partition) and request.may_hide(one.first_offset, None)
+    ]
+    yield from (Unsearched(text, _LEFT) for text in passed_over_texts(passed))
+    for text in listing.checkpoints.warnings:
+        yield Unsearched("what a checkpoint file names", text)
+    for place, witnesses in _without_segments(listing, roots, topics):
+        first = witnesses.start_of(NO_LIMIT) or 0  # no segment is there
+        for one in behind_end(first, witnesses) if request.takes(place[1]) else ():
+            if request.may_hide(one.first, one.last):
+                why = f"no segment of this partition is there; {one.witness}"
+                yield offsets_of(f"{place[0]}-{place[1]}", replace(one, detail=why))
+
+
+def _without_segments(
+    listing: Listing, roots: Sequence[str], topics: TopicFilter
+) -> Iterator[tuple[tuple[str, int], Witnesses]]:
+    """Partitions that files of the disks name, and of which no segment is there, with what names them."""
+    listed = set(listing.segments.column("partition_dir").to_pylist())
+    for place, witnesses in logs_without_segments(listing.witnesses, listing.checkpoints, listed, roots):
+        if topics(place.topic):
+            yield place, witnesses
+
+
+def _concerns(uri: str, request: Request, topics: TopicFilter) -> bool:
+    """Whether a folder or file may be of a partition that is requested, by its name or its folder's."""
+    places = [one for one in map(parse_folder, (uri, uri.rpartition("/")[0])) if not isinstance(one, str)]
+    return not places or (topics(places[0].topic) and request.takes(places[0].partition))
+
+
+def unsearched_asides(log: str, witnesses: Witnesses, request: Request) -> Iterator[Unsearched]:
+    """Swap files next to the segments of a log, which were passed over, and witnesses that can't be read."""
+    for one in witnesses.aside:
+        if one.kind == "swap" and one.length and request.may_hide(one.base, None):
+            yield Unsearched(f"{log}: {os.path.basename(one.name)}", _SWAP)
+    for problem in witnesses.problems:
+        yield Unsearched(f"{log}: what a file next to its segments names", problem)
+
+
+def unseen_at_edges(
+    segments: Sequence[Segment],
+    witnesses: Witnesses,
+    scans: Scans,
+    passed: Mapping[Segment, int],
+    request: Request,
+    is_past: bool,
+) -> list[Unseen]:
+    """The offsets before the first segment of a log and behind the last batch that were not searched.
+
+    segments: all of the log. passed: last offsets of the segments that were passed over. is_past: whether the
+    search ended before the end of the log, as what follows lies behind the offsets that are requested.
+    """
+    start, last = segments[0].file_base_offset, segments[-1]
+    slices = [] if is_past else scans.get(last, [])
+    if not slices or any(scan.report.problem for scan in slices):
+        account = account_of(start, last.file_base_offset, replace(_of_start(witnesses), problems=()))
+        unseen = list(account.unseen)
+    else:
+        end = max(last.file_base_offset, passed.get(last, -1) + 1, end_of(list(scans.items()), segments))
+        tail = _tail(last, slices, end, request)
+        account = account_of(start, end, witnesses, (), tail)
+        unseen = list(account.unseen)
+        # zeros behind batches may be room that was never written, or pages that a crash lost; and what is cut
+        # may have held more than files name
+        if tail is not None and tail.last is None and not any(one.last is None for one in unseen):
+            unseen.append(replace(tail, first=max(tail.first, account.end)))
+    is_left = left_state(segments[0].partition_dir) is not None  # nobody keeps on writing it
+    if account.unexplained is not None and request.offsets and not is_left:
+        first, last_offset = account.unexplained
+        why = "no file says whether they were deleted or are lost"
+        unseen.insert(0, Unseen(first, last_offset, is_certain=False, detail=why))
+    return unseen
+
+
+def _of_start(witnesses: Witnesses) -> Witnesses:
+    """What says where a log begins, alone."""
+    return replace(
+        NO_WITNESSES,
+        epochs=witnesses.epochs and witnesses.epochs[:1],
+        log_start=witnesses.log_start,
+        is_tiered=witnesses.is_tiered,
+        remote=witnesses.remote,
+        aside=witnesses.aside,
+    )
+
+
+def _tail(segment: Segment, slices: Sequence[SliceScan], end: int, request: Request) -> Unseen | None:
+    """The offsets in what the last segment of a log ends in, if that is no batch."""
+    totals = slices[-1].report.totals
+    size = sum(scan.report.totals.tail_bytes for scan in slices)
+    if not size:
+        return None
+    position, claimed, held = segment.length - size, None, ""
+    if totals.tail == "torn":
+        try:
+            with closing(open_source(segment.uri, segment.length)) as source:
+                claimed = claimed_offsets(source, position, segment.length)
+        except SourceError:
+            pass
+        held = held_text(segment.uri, position, size, request)
+    tail = of_tail(totals.tail, size, claimed, end, segment.file_base_offset < end)
+    return tail and replace(tail, detail=tail.detail + held)
+
+
+def held_text(uri: str, position: int, size: int, request: Request) -> str:
+    """Says that the bytes of a torn or damaged range hold what is looked for; "" where they do not.
+
+    A batch that is compressed does not show what it holds.
+    """
+    wanted = [one.literals for one in request.conditions if one.literals]
+    if not wanted or size > _MOST_BYTES:
+        return ""
+    content = np.zeros(size, dtype=np.uint8)
+    try:
+        with closing(open_source(uri, position + size)) as source:
+            data = content[: source.read_into(position, content)].tobytes()
+    except SourceError:
+        return ""
+    found = [next((text for text in texts if text and text in data), None) for texts in wanted]
+    if None in found:
+        return ""
+    name = local_path(uri) or uri
+    place = position + data.index(found[0] or b"")
+    return f"; its bytes hold what is looked for, at byte {place} of {os.path.basename(name)}"
+
+
+def not_covered(one: Unseen, covered: Sequence[tuple[int, int]]) -> Iterator[Unseen]:
+    """What is left of offsets without ranges of others, first and last of each."""
+    at, end = one.first, NO_LIMIT if one.last is None else one.last
+    for first, last in sorted(covered):
+        if at < first <= end:
+            yield replace(one, first=at, last=first - 1)
+        at = max(at, last + 1) if first <= end else at
+    if at <= end:
+        yield replace(one, first=at, last=one.last)
+
+
+def covered_by(scans: Scans, passed: Mapping[Segment, int]) -> list[tuple[int, int]]:
+    """The offsets of sound batches that were searched, first and last of each range."""
+    runs = [scan.runs for of_segment in scans.values() for scan in of_segment]
+    found = [(one.file_base_offset, last) for one, last in passed.items()]
+    return found + [(int(run["first"]), int(run["last"])) for some in runs for run in some]
+
+
+def not_selected(segments: Sequence[Segment], request: Request) -> Iterator[Unseen]:
+    """The requested offsets in segments of a log that no source names; none where no offsets are requested.
+
+    segments: those.
+    """
+    for segment in segments if request.offsets else ():
+        last = None if segment.file_limit == NO_LIMIT else segment.file_limit - 1
+        if segment.length and request.overlaps(segment.file_base_offset, last):
+            name = segment.segment.rpartition("/")[2]
+            why = f"{name} is next to a file that was named, and was not searched"
+            yield Unseen(segment.file_base_offset, last, state=NOT_READ, detail=why)
+
+
+def unseen_within(scans: Scans, passed: Mapping[Segment, int], missing: Sequence[Unseen]) -> Iterator[Unseen]:
+    """The offsets behind the last batch of segments that others follow: in zeros or a cut batch, or where
+    those that follow have no byte.
+
+    passed: last offsets of the segments that were passed over. missing: offsets that are known to be missing;
+    these are left out.
+    """
+    is_cleaned = any(
+        segment.topic in COMPACTED_TOPICS or any(scan.runs["is_cleaned"].any() for scan in slices)
+        for segment, slices in scans.items()
+    )
+    for segment, slices in scans.items():
+        totals, is_end = slices[-1].report.totals, not segment.has_successor and not is_cleaned
+        ends = [int(scan.runs["last"].max()) for scan in slices if len(scan.runs)]
+        first = max([segment.file_base_offset, passed.get(segment, -1) + 1, *(end + 1 for end in ends)])
+        is_known = any(one.first <= first and (one.last or first) >= first for one in missing)
+        if is_known or not first < segment.file_limit < NO_LIMIT or not (totals.tail_bytes or is_end):
+            continue
+        detail = "" if segment.length else "a segment without a byte"
+        if totals.tail_bytes:
+            what = "an incomplete batch" if totals.tail == "torn" else "zeros"
+            detail = f"{what} ({counted_noun(totals.tail_bytes, 'byte')}) at the end of a segment"
+        state = ZEROS if totals.tail == "zeros" else MISSING
+        yield Unseen(first, segment.file_limit - 1, state=state, detail=detail)
+
+
+def has_gap(scans: Scans, request: Request, passed: Mapping[Segment, int]) -> bool:
+    """Whether a segment ends before the next one begins, at offsets that may match, and no cleaner ran."""
+    if any(scan.runs["is_cleaned"].any() for of_segment in scans.values() for scan in of_segment):
+        return False
+    for segment, of_segment in scans.items():
+        ends, limit = np.concatenate([scan.runs["last"] for scan in of_segment]), segment.file_limit
+        ends = np.append(ends, passed.get(segment, -1))
+        # a wrong base offset may lie past the limit
+        first = int(ends[ends < limit].max(initial=segment.file_base_offset - 1)) + 1
+        if first < limit < NO_LIMIT and request.may_hide(first, limit - 1):
+            return True
+    return False
+
+
+def has_wrong_base(scans: Scans) -> bool:
+    runs = [scan.runs for of_segment in scans.values() for scan in of_segment]
+    return bool(runs) and bool(misplaced(np.concatenate(runs)).any())
+
+
+def damages_in(scans: Scans) -> Iterator[DamagedRange]:
+    """The damaged ranges of a log, in its order."""
+    for segment in sorted(scans, key=lambda one: one.file_base_offset):
+        if not any(scan.report.problem for scan in scans[segment]):
+            yield from damages_of(segment, list(scans[segment]))

@@ -1,1 +1,0 @@
-"""Finds records in log segments with the decoder, in worker processes: no Spark, no lake."""

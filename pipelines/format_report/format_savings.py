@@ -1,0 +1,225 @@
+"""The table ``format_savings``: what the records take in each format and codec, and what that costs.
+
+``pipelines.format_report.measure`` has the sums; here they become rows, with costs, and one commit. A run is
+kept, as the earlier ones are. If the latest run had the same ledger rows and settings, nothing is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.cli.settings import CostSettings
+from kafka_log_lake.pipelines.engine.delta import is_plain, open_if_there, read_rows, sql_literal
+from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
+from kafka_log_lake.pipelines.format_report.engines import Engine, OnDuckDB, OnSpark
+from kafka_log_lake.pipelines.format_report.measure import (
+    Compressed,
+    Key,
+    Measured,
+    measure,
+    numbered,
+    parts_of,
+)
+from kafka_log_lake.pipelines.lake.address import open_lake, table_path
+from kafka_log_lake.pipelines.lake.create import add_rows
+from kafka_log_lake.pipelines.lake.published import published_tables
+from kafka_log_lake.pipelines.listing.hadoop import job_scheme
+from kafka_log_lake.pipelines.listing.list_segments import TopicFilter
+from kafka_log_lake.udfs.format.levels import parse_levels
+from kafka_log_lake.udfs.format.report_tables import FORMAT_SAVINGS
+from kafka_log_lake.udfs.format.schema import SEGMENTS
+from kafka_log_lake.udfs.format.sizes import V0_OVERHEAD, V1_OVERHEAD, V2_OVERHEAD, Sizes
+from kafka_log_lake.udfs.spark.format_sizes import BATCHINGS
+
+STORED, CONTROL, V0, V1, V2, V3 = "stored", "control", "v0", "v1", "v2", "v3_proposal"
+GB = 1_000_000_000
+DAYS_OF_A_MONTH = 30
+_EDITION = 1  # goes up when the same inputs give other rows
+_LEDGER_COLUMNS = ("topic", "partition", "segment", "run_id", "decoded_bytes")
+_LEGACY = {V0: V0_OVERHEAD, V1: V1_OVERHEAD}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table, without costs and what all rows of a run share. Fields are named as the columns."""
+
+    topic: str
+    partition: int
+    magic: int
+    layout: str
+    basis: str
+    records: int
+    batches: int
+    bytes: int
+    batch_records: int | None = None
+    codec: str | None = None
+    level: int | None = None
+    saved_bytes: int | None = None
+    saved_ratio: float | None = None
+    sample_batches: int | None = None
+    sample_bytes_in: int | None = None
+    sample_bytes_out: int | None = None
+    sample_seconds: float | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """A run of the report. is_new: whether it was computed and written now. rows: with all columns."""
+
+    lake: str
+    run_id: str
+    is_new: bool
+    rows: pa.Table
+
+
+def run(on_demand: SparkOnDemand, settings: CostSettings) -> Report:
+    """Computes and commits the report, or reads the latest one if its inputs were the same.
+
+    Raises a UserError if there is no lake, or nothing in it to report on.
+    """
+    address = open_lake(settings.require_lake(), job_scheme(on_demand))
+    tables = published_tables(address)
+    ledger = _ledger(tables[SEGMENTS.name], settings)
+    if not ledger.num_rows:
+        raise UserError(
+            f"no segments to report on in {settings.lake}: decode some in full, or change --topics"
+        )
+    inputs = _inputs(ledger, settings)
+    latest = _latest(address)
+    if latest is not None and latest.column("inputs")[0].as_py() == inputs:
+        return Report(address, latest.column("run_id")[0].as_py(), False, latest)
+    began, run_id = datetime.now(UTC), uuid.uuid4().hex
+    levels = parse_levels(settings.codec_levels)
+    segments, parts = numbered(ledger), parts_of(settings.sample_batches)
+    engine: Engine
+    if on_demand.is_plain and all(map(is_plain, tables.values())):
+        engine = OnDuckDB(address, tables, segments, parts)
+    else:
+        engine = OnSpark(on_demand.checked_spark, address, tables, segments, parts)
+    found = measure(engine, segments, levels)
+    if not found:
+        raise UserError(f"no sound batches to report on in {settings.lake}")
+    shared: dict[str, Any] = {"run_id": run_id, "created_at": began, "inputs": inputs}
+    rows = [shared | _with_costs(row, settings) for key in sorted(found) for row in rows_of(key, found[key])]
+    table = pa.Table.from_pylist(rows, schema=FORMAT_SAVINGS.arrow_schema())
+    add_rows(address, FORMAT_SAVINGS, table)
+    return Report(address, run_id, True, table)
+
+
+def _ledger(segments: DeltaTable, settings: CostSettings) -> pa.Table:
+    """The wanted rows of ``segments``, in order; only with all its records can a segment be measured."""
+    rows = read_rows(segments, SEGMENTS.arrow_schema(), _LEDGER_COLUMNS, "left_out = 0").sort_by("segment")
+    wanted = TopicFilter(settings.topics, settings.exclude_topics)
+    return rows.filter(pa.array([wanted(topic) for topic in rows.column("topic").to_pylist()], pa.bool_()))
+
+
+def _inputs(ledger: pa.Table, settings: CostSettings) -> str:
+    """SHA-256 of all that decides the rows."""
+    requested = (
+        _EDITION,
+        settings.codec_levels,
+        settings.sample_batches,
+        settings.price_per_gb_month,
+        settings.replication_factor,
+        settings.retention_days,
+    )
+    digest = hashlib.sha256(json.dumps(requested).encode())
+    for row in zip(*(column.to_pylist() for column in ledger.columns), strict=True):
+        digest.update(json.dumps(row).encode())
+    return digest.hexdigest()
+
+
+def _latest(address: str) -> pa.Table | None:
+    """The rows of the latest run; None without one."""
+    table = open_if_there(table_path(address, FORMAT_SAVINGS.name))
+    if table is None:
+        return None
+    schema = FORMAT_SAVINGS.arrow_schema()
+    runs = read_rows(table, schema, ["run_id", "created_at"]).group_by(["run_id", "created_at"]).aggregate([])
+    if not runs.num_rows:
+        return None
+    run_id = runs.sort_by([("created_at", "descending")]).column("run_id")[0].as_py()
+    return read_rows(table, schema, schema.names, f"run_id = {sql_literal(run_id)}")
+
+
+def rows_of(key: Key, one: Measured) -> Iterator[Row]:
+    """The rows of one topic, partition and magic."""
+    if one.control_batches:
+        yield Row(*key, CONTROL, "stored", one.control_records, one.control_batches, one.control_bytes)
+    if not one.batches:
+        return
+    stored = Row(*key, STORED, "stored", one.records, one.batches, one.bytes)
+    for row in (stored, *_exact(key, one), *(_estimated(key, one, tried) for tried in one.compressed)):
+        saved = one.bytes - row.bytes
+        yield replace(row, saved_bytes=saved, saved_ratio=saved / one.bytes)
+
+
+def _note(layout: str, one: Measured, magic: int) -> str | None:
+    """What a format can't hold of these records; None where it holds all."""
+    lost = [f"{one.headers} bytes of headers"] if one.headers and layout in _LEGACY else []
+    if layout == V0 and magic > 0:
+        lost.append("timestamps")
+    return f"lost: {', '.join(lost)}" if lost else None
+
+
+def _exact(key: Key, one: Measured) -> Iterator[Row]:
+    """The sizes without a codec: of V0 and V1 the same with every batching, as each message is on its own."""
+    for batch_records in (None, *BATCHINGS):
+        sizes = one.sizes.get(batch_records, Sizes())
+        legacy = {
+            layout: (one.records, overhead * one.records + one.content)
+            for layout, overhead in _LEGACY.items()
+        }
+        sized = {**legacy, V2: (sizes.batches, sizes.v2), V3: (sizes.batches, sizes.v3)}
+        for layout, (batches, size) in sized.items():
+            note = _note(layout, one, key[2])
+            yield Row(*key, layout, "exact", one.records, batches, size, batch_records, "none", note=note)
+
+
+def _estimated(key: Key, one: Measured, tried: Compressed) -> Row:
+    """All batches on disk with a codec: their headers, and the payload by the ratio of the sample."""
+    sizes = one.sizes[None]
+    if tried.layout in _LEGACY:
+        overhead = _LEGACY[tried.layout]
+        batches, headers = one.filled, overhead * one.filled
+        payload = one.content + (overhead * one.records)
+    elif tried.layout == V2:
+        batches, headers = one.batches, V2_OVERHEAD * one.batches
+        payload = sizes.v2 - headers
+    else:
+        batches, headers = one.batches, sizes.v3_headers
+        payload = sizes.v3 - headers
+    size = headers + round(payload * tried.bytes_out / tried.bytes_in)
+    return Row(
+        *key,
+        tried.layout,
+        "estimated",
+        one.records,
+        batches,
+        size,
+        codec=tried.how.codec,
+        level=tried.how.level,
+        sample_batches=tried.batches,
+        sample_bytes_in=tried.bytes_in,
+        sample_bytes_out=tried.bytes_out,
+        sample_seconds=tried.seconds,
+        note=_note(tried.layout, one, key[2]),
+    )
+
+
+def _with_costs(row: Row, settings: CostSettings) -> dict[str, Any]:
+    """monthly_cost: of keeping all copies for a month; retention_cost: until retention deletes them."""
+    monthly = row.bytes / GB * settings.price_per_gb_month * settings.replication_factor
+    retention = monthly * settings.retention_days / DAYS_OF_A_MONTH
+    return vars(row) | {"monthly_cost": monthly, "retention_cost": retention}

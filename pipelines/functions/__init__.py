@@ -1,1 +1,0 @@
-"""Functions for SQL and DataFrames, registered in a session."""

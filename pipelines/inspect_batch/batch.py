@@ -1,0 +1,300 @@
+"""The batch at a position of a segment: its fields, its checksum, what is wrong, and what happened to it.
+
+What most likely happened where a checksum is wrong or no batch begins: first what can be proved. A cause is
+named where bytes are that can't be there, not because they look odd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from kafka_log_lake.pipelines.inspect_batch import causes
+from kafka_log_lake.pipelines.inspect_batch.causes import CERTAIN, LIKELY, POSSIBLE, Cause
+from kafka_log_lake.pipelines.inspect_batch.contradictions import contradictions
+from kafka_log_lake.pipelines.inspect_batch.fields import FILE, PAYLOAD, Broken, Checksum, Field, read_fields
+from kafka_log_lake.pipelines.inspect_batch.mended import mended_records
+from kafka_log_lake.pipelines.inspect_batch.other_batches import (
+    between_batches,
+    end_of_segment,
+    header_inside,
+    inner_batch,
+)
+from kafka_log_lake.pipelines.inspect_batch.place import Damage, Neighbour, Place, header_of, read
+from kafka_log_lake.pipelines.inspect_batch.records import (
+    Batch,
+    Records,
+    Shown,
+    read_inner,
+    read_message_body,
+    read_records,
+)
+from kafka_log_lake.pipelines.inspect_batch.written_over import (
+    file_of_another_kind,
+    in_payload,
+    over_end,
+    over_header,
+    over_records,
+)
+from kafka_log_lake.udfs.decoder.decoded import Range
+from kafka_log_lake.udfs.decoder.segment_decoder import MAX_BATCH_UNCOMPRESSED, SegmentDecoder
+from kafka_log_lake.udfs.format import faults
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.kernels import framing
+from kafka_log_lake.udfs.kernels.codecs import Scratch, expand
+from kafka_log_lake.udfs.kernels.framing import batch_size, checksum, locate_wrapped
+from kafka_log_lake.udfs.storage.byte_source import ByteSource, ChunkSource
+from kafka_log_lake.udfs.words import count_of
+
+_SHOWN_OF_DAMAGE = 4096  # bytes that are shown where there is no batch
+
+
+@dataclass
+class Inspection:
+    """All that is known of the batch at ``position``.
+
+    size: bytes that it takes, or of the damaged range. status: ok, suspect, corrupt, invalid, unsupported, or
+    damaged where no batch begins; tail where the segment ends in zeros or in an incomplete batch, which is no
+    damage in the last segment of a log. problem: in words, "" for none. payload: the expanded records, None
+    where they are not compressed or can't be expanded. records: how many can be read; left_out: of them,
+    those that are not shown. causes: of damage, the most likely first. mended: records that can be read once
+    the first is undone, -1 where it can't be; mended_records: the first of these (``mended_records``), of a
+    batch that can't be read as it is stored.
+    """
+
+    position: int
+    size: int
+    content: bytes
+    magic: int
+    status: str = "ok"
+    problem: str = ""
+    fields: list[Field] = field(default_factory=list)
+    checksum: Checksum | None = None
+    payload: bytes | None = None
+    records: int = 0
+    left_out: int = 0
+    causes: list[Cause] = field(default_factory=list)
+    mended: int = -1
+    mended_records: list[dict[str, Any]] = field(default_factory=list)
+    before: Neighbour | None = None
+    after: Neighbour | None = None
+
+    @property
+    def end(self) -> int:
+        return self.position + self.size
+
+
+def inspect(
+    source: ByteSource,
+    length: int,
+    place: Place,
+    shown: Shown,
+    limit: int = MAX_BATCH_UNCOMPRESSED,
+    most_mended: int = 0,
+) -> Inspection:
+    """Inspects the batch, or the damage, at a place of a segment of ``length`` bytes.
+
+    shown: which records are given field by field. limit: bytes that the batch may expand to. most_mended:
+    records that are read once the most likely cause is undone.
+    """
+    position, room = place.position, length - place.position
+    head = read(source, position, min(f.V2_HEADER_SIZE, room))
+    size = int(batch_size(head, 0, len(head)))
+    is_whole = 0 < size <= room
+    taken = size if is_whole else min(place.end - position, room)
+    content = read(source, position, taken if is_whole else min(taken, _SHOWN_OF_DAMAGE))
+    magic = int(head[f.MAGIC_POS]) if len(head) > f.MAGIC_POS else -1
+    found = Inspection(position, taken, content.tobytes(), magic, before=place.before, after=place.after)
+    computed = int(checksum(content, 0, size)) if is_whole else None
+    try:
+        found.fields = read_fields(head.tobytes(), position, room, computed)
+    except Broken as why:
+        found.problem = why.problem
+    in_it = 0
+    if is_whole:
+        in_it = _of_whole(found, content, computed, shown, limit)
+    damage = Damage(source, length, place, taken, size if size > 0 else 0)
+    if not is_whole:
+        is_cut = size > 0 or size == framing.TOO_SHORT
+        found.status = "tail" if taken == room and (is_cut or not damage.data.any()) else "damaged"
+        found.problem = found.problem or _why_not_whole(is_cut, size, room, head)
+    if found.status in ("corrupt", "damaged", "tail"):
+        found.causes = causes_of(damage, lambda batch: readable(batch, limit)[0] > 0)
+    elif is_whole:
+        found.causes = contradictions(source, content, place, in_it)
+    first = found.causes[0] if found.causes else None
+    if first is not None and first.mended is not None:
+        found.mended = readable(first.mended, limit)[0]
+        if found.status in ("corrupt", "damaged", "tail"):
+            found.mended_records = mended_records(first.mended, limit, most_mended)
+    return found
+
+
+def _why_not_whole(is_cut: bool, size: int, room: int, head: np.ndarray) -> str:
+    if is_cut:
+        return faults.cut_text(size, room)
+    if not head.any():
+        return "no batch begins here: zeros"
+    return "no batch begins here: see the fields that are marked"
+
+
+def _of_whole(found: Inspection, content: np.ndarray, computed: int | None, shown: Shown, limit: int) -> int:
+    """Fills in what is known of a batch that lies in the segment as a whole; how many records are in it.
+
+    ``decode`` may read fewer of them, or none.
+    """
+    e = header_of(content, found.position)
+    v2 = found.magic == f.MAGIC_V2
+    begin = found.position + (f.V2_ATTRIBUTES_POS if v2 else f.MAGIC_POS)
+    name = "CRC-32C" if v2 else "CRC-32"
+    found.checksum = Checksum(name, int(e["crc_stored"]), computed, begin, found.end)
+    records = _records(found, content, e, shown, limit)
+    found.fields += records.fields
+    found.records, found.left_out = records.count, records.left_out
+    if records.broken is not None:
+        broken = records.broken
+        place = PAYLOAD if found.payload is not None else FILE
+        found.fields.append(Field("here", broken.at, broken.size, "", "", 2, place, broken.problem))
+    if not found.checksum.is_right:
+        found.status = "corrupt"
+        found.problem = faults.describe(
+            faults.CRC_MISMATCH, computed or 0, found.checksum.stored, found.position
+        )
+        return records.count
+    found.records, found.status, found.problem = readable(content.tobytes(), limit, found.position)
+    return records.count
+
+
+def _records(found: Inspection, content: np.ndarray, e: np.void, shown: Shown, limit: int) -> Records:
+    raw, position = content.tobytes(), found.position
+    if found.magic == f.MAGIC_V2:
+        payload_at, payload = f.V2_HEADER_SIZE, raw[f.V2_HEADER_SIZE :]
+        batch = Batch(
+            int(e["base_offset"]),
+            int(e["base_timestamp"]),
+            int(e["count"]),
+            bool(e["attributes"] & f.CONTROL_MASK),
+        )
+        if e["codec"] == f.CODEC_NONE:
+            return read_records(payload, position + payload_at, FILE, batch, shown)
+        expanded = _expanded(found, e, payload_at, payload, limit)
+        return Records() if expanded is None else read_records(expanded, 0, PAYLOAD, batch, shown)
+    at = f.V1_KEY_LENGTH_POS if found.magic == f.MAGIC_V1 else f.V0_KEY_LENGTH_POS
+    own, value = read_message_body(raw, position, at, FILE, 0)
+    if e["codec"] == f.CODEC_NONE or value is None:
+        return own
+    locate_wrapped(content, e)
+    found.fields += [one for one in own.fields if one.name != "value"]  # which is the payload
+    expanded = _expanded(found, e, int(e["payload_at"]), value, limit)
+    return Records(broken=own.broken) if expanded is None else read_inner(expanded, shown)
+
+
+def _expanded(found: Inspection, e: np.void, at: int, payload: bytes, limit: int) -> bytes | None:
+    """The expanded payload, and the field of the compressed one."""
+    codec, scratch = int(e["codec"]), Scratch()
+    made = expand(codec, found.magic, np.frombuffer(payload, dtype=np.uint8), scratch, limit)
+    name = f.CODEC_NAMES[codec]
+    problem, words = "", f"compressed by {name}: {count_of(len(payload), 'byte')}"
+    if made < 0:
+        last = f.CODEC_ZSTD if found.magic == f.MAGIC_V2 else f.CODEC_LZ4
+        problem = faults.text_of(-made, last if -made == faults.UNKNOWN_CODEC else limit, codec)
+    else:
+        found.payload = scratch.data[:made].tobytes()
+        words += f", expanded {made}"
+    shown = Field(
+        "payload", found.position + at, len(payload), words, "covered by the checksum", problem=problem
+    )
+    found.fields.append(shown)
+    return found.payload
+
+
+def readable(batch: bytes, limit: int, position: int = 0) -> tuple[int, str, str]:
+    """(records, status, problem) of a whole batch, as ``decode`` reads it."""
+    data = np.frombuffer(batch, dtype=np.uint8)
+    decoder = SegmentDecoder(
+        ChunkSource(iter([(0, data)])),
+        Range(len(data), has_successor=True),
+        max_batch_uncompressed=limit,
+        columns=(),
+        content_crc=False,
+    )
+    count, status, problem = 0, "ok", ""
+    for group in decoder:
+        for e in group.batches:
+            count += int(e["record_count"])
+            fault, marks = int(e["fault"]), int(e["marks"])
+            if fault:
+                status = faults.STATUS_NAMES[faults.FAULTS[fault].status]
+                e["fault_at"] += position if e["fault_at"] >= 0 else 0
+                problem = faults.describe_batch(e) or ""
+            elif marks:
+                status, problem = "suspect", faults.describe_suspect(marks, position)
+    return count, status, problem
+
+
+def causes_of(damage: Damage, can_read: Callable[[bytes], bool]) -> list[Cause]:
+    """The most likely cause first; one at least. can_read: whether records of a batch can be read."""
+    if damage.is_whole and damage.is_sound(0):
+        text = "the checksum of the whole is right: it was written as it is, with what is wrong inside of it"
+        return [Cause(causes.UNKNOWN, POSSIBLE, text, damage.position, damage.taken)]
+    proved = _proved(damage, can_read)
+    if proved and proved[0].certainty != POSSIBLE:
+        return proved
+    made = [cause for cause in _likely(damage) if cause is not None] + proved
+    return made or [_unknown(damage)]
+
+
+def _proved(damage: Damage, can_read: Callable[[bytes], bool]) -> list[Cause]:
+    """What makes the checksum right when it is undone; one byte of a long batch may do so by chance."""
+    data, position = damage.data, damage.position
+    if len(data) >= f.HEADER_UP_TO_MAGIC and not data.any():  # fewer begin any offset
+        text = f"all {len(data)} bytes up to the end of the segment are zeros: space that was never written"
+        return [Cause(causes.ZEROS, CERTAIN, text, position, len(data))]
+    if made := list(causes.flips_of_header(data, position)):
+        return made
+    ends = [one.begin - position for one in damage.sound] + [len(data)]
+    under = causes.change_under_checksum(data[: damage.size], position) if damage.is_whole else None
+    if under is not None and under.kind == causes.BYTE and not can_read(under.mended or b""):
+        under = None  # by chance
+    if under is not None and under.certainty != POSSIBLE:
+        return [under]
+    if (header := causes.change_of_header(data, position, ends)) is not None:
+        return [header]
+    if damage.is_whole:
+        for end in ends:
+            if (more := causes.put_in(data, damage.size, end - damage.size, position)) is not None:
+                return [more]
+    return [under] if under is not None else []
+
+
+def _likely(damage: Damage) -> Iterator[Cause | None]:
+    yield inner_batch(damage)
+    inside = header_inside(damage)
+    broken = damage.break_
+    if (
+        inside is not None
+        and broken is not None
+        and broken.at < inside.position - damage.position < broken.end
+    ):
+        yield replace(inside, certainty=LIKELY)
+    yield file_of_another_kind(damage)
+    yield over_header(damage)
+    yield over_records(damage)
+    yield over_end(damage)
+    yield between_batches(damage)
+    yield in_payload(damage)
+    yield end_of_segment(damage)
+    yield inside
+
+
+def _unknown(damage: Damage) -> Cause:
+    text = "more than one byte is changed, in a way that was not recognized"
+    if damage.is_whole and damage.header["codec"] == f.CODEC_NONE and damage.ends_right:
+        if damage.break_ is None:
+            text += "; all lengths are right: what is changed is inside of keys, values or the header"
+        else:
+            text += f"; the records can be read up to position {damage.position + damage.break_.at}"
+    return Cause(causes.UNKNOWN, POSSIBLE, text, damage.position, damage.taken)

@@ -1,0 +1,226 @@
+"""Finds the batch at a position, or with an offset, and its neighbours, by following headers.
+
+A length may lie: where headers do not lead on, the log continues where ``Resynchronizer`` finds that it does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.inspect_batch.place import Neighbour, Place, read
+from kafka_log_lake.pipelines.listing.naming import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    SEGMENT_SUFFIX,
+    SWAP_SUFFIX,
+    offset_left,
+    parse_file,
+    segment_name,
+)
+from kafka_log_lake.pipelines.plan.headers import Header, headers
+from kafka_log_lake.udfs.decoder.resync import LastOffset, Resynchronizer
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE, MOST_BYTES, leader_epochs
+from kafka_log_lake.udfs.kernels.framing import is_sound
+from kafka_log_lake.udfs.storage.byte_source import FileSource
+from kafka_log_lake.udfs.storage.regular_file import read_beside
+
+_OF_BATCHES = (SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX, DELETED_SUFFIX, ".checkpoint")
+
+
+class Stretch(NamedTuple):
+    """A batch by its header, or a damaged range where ``header`` is None. before: the batch before it."""
+
+    position: int
+    end: int
+    header: Header | None
+    before: Header | None
+
+
+class Locator:
+    """One segment file. Raises UserErrors that say what to do."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.source = FileSource(path)
+        self.length = self.source.size()
+        stem = os.path.basename(path).split(".")[0]
+        self.base = int(stem) if stem.isascii() and stem.isdigit() else -1
+        self._resync = Resynchronizer(self.source, 0, self.length)
+        self._epochs = _epochs(path)
+
+    def close(self) -> None:
+        self.source.close()
+
+    def stretches(self) -> Iterator[Stretch]:
+        """The whole segment, in order: batches and damaged ranges."""
+        at: int = 0
+        before: Header | None = None
+        while at < self.length:
+            for header in headers(self.source, at, self.length):
+                yield Stretch(at, header.end, header, before)
+                at, before = header.end, header
+            if at < self.length:
+                last = before.last_offset if before else self.base - 1
+                end = self._resync.next_batch(at, LastOffset(last, at))
+                end = self.length if end <= at else end
+                yield Stretch(at, end, None, before)
+                at = end
+
+    def is_sound(self, header: Header) -> bool:
+        """Whether the checksum of a batch is right."""
+        data = read(self.source, header.position, header.size)
+        return len(data) == header.size and bool(is_sound(data, 0, header.size))
+
+    def at_position(self, position: int) -> Place:
+        """The batch, or the damage, that begins at a position."""
+        if not 0 <= position < self.length:
+            have = f"it has {self.length} bytes, from 0 to {self.length - 1}"
+            raise UserError(f"position {position} is outside the file: {have}")
+        for one in self.stretches():
+            if one.position == position:
+                return self.place(one)
+            if one.position < position < one.end:
+                return self._inside(one, position)
+        raise UserError(f"no batch is at position {position}")
+
+    def _inside(self, one: Stretch, position: int) -> Place:
+        """A position inside of what headers lead to: only a sound batch may begin there, if that is none."""
+        header = one.header
+        outer_is_sound = header is not None and self.is_sound(header)
+        if not outer_is_sound:
+            found = self._next(position)
+            if found is not None and self.is_sound(found):
+                return self.place(Stretch(position, found.end, found, header or one.before))
+        what = "the batch" if outer_is_sound else "the damaged batch" if header is not None else "the damage"
+        offsets = "" if header is None else f" (last offset {header.last_offset})"
+        raise UserError(
+            f"position {position} is inside {what} that begins at {one.position}{offsets}: "
+            f"give --position {one.position}"
+        )
+
+    def at_offset(self, offset: int) -> Place:
+        """The batch with an offset."""
+        lowest, highest, are_rising = 2**63, -(2**63) - 1, True
+        for one in self.stretches():
+            if one.header is None:
+                continue
+            low, high = self._offsets(one.header)
+            if low <= offset <= high:
+                return self.place(one)
+            are_rising &= low > highest
+            lowest, highest = min(low, lowest), max(high, highest)
+        if lowest == 2**63:
+            raise UserError(f"{self.path} has no batch: see --position 0")
+        raise UserError(
+            f"no batch has offset {offset}: "
+            f"the batches of {self.path} have offsets from {lowest} to {highest}"
+            + ("" if are_rising else ", which do not rise: scan shows a wrong base offset")
+        )
+
+    def first_damage(self) -> Place:
+        """The first batch, or range, that is not sound; the first batch where all are."""
+        first: Stretch | None = None
+        for one in self.stretches():
+            if one == Stretch(0, self.length, None, None) and not self.path.endswith(_OF_BATCHES):
+                why = "no record batch is in it, and its name does not end in .log"
+                raise UserError(f"{self.path} is not a segment: {why}")
+            if one.header is None or not self.is_sound(one.header):
+                return self.place(one)
+            first = first or one
+        if first is None:
+            raise UserError(f"{self.path} is empty: it has no batch")
+        return self.place(first)
+
+    def _offsets(self, header: Header) -> tuple[int, int]:
+        """First and last offset; of a wrapper the first is not in its header, but behind the batch before."""
+        attributes = read(self.source, header.position + f.LEGACY_ATTRIBUTES_POS, 1)
+        if header.magic == f.MAGIC_V2 or not (len(attributes) and attributes[0] & f.CODEC_MASK):
+            return header.offset, header.last_offset
+        return -(1 << 62), header.last_offset
+
+    def place(self, one: Stretch) -> Place:
+        """A batch, or a damaged range, between its neighbours."""
+        after = self._next(one.end)
+        if one.header and not self.is_sound(one.header) and not (after and self.is_sound(after)):
+            last = one.before.last_offset if one.before else -1
+            found = self._resync.next_batch(one.position, LastOffset(last, one.position))
+            after = self._next(found) if found > 0 else None
+        neighbours = self._neighbour(one.before), self._neighbour(after)
+        return Place(one.position, one.end, *neighbours, self.base, self._epoch_at)
+
+    def _next(self, position: int) -> Header | None:
+        return next(headers(self.source, position, self.length), None)
+
+    def _neighbour(self, header: Header | None) -> Neighbour | None:
+        if header is None:
+            return None
+        epoch = -1
+        if header.magic == f.MAGIC_V2:
+            raw = read(self.source, header.position + f.LEADER_EPOCH_POS, 4).tobytes()
+            epoch = int.from_bytes(raw, "big", signed=True)
+        return Neighbour(*header[:-1], epoch, self.is_sound(header))
+
+    def _epoch_at(self, offset: int) -> int:
+        """The leader epoch of an offset by the epoch file; -1 where it says nothing."""
+        found = -1
+        for epoch, start in self._epochs:
+            if start > offset:
+                break
+            found = epoch
+        return found
+
+
+def _has(path: str, offset: int) -> bool:
+    """Whether a batch of a segment has an offset."""
+    locator = Locator(path)
+    try:
+        locator.at_offset(offset)
+    except UserError:
+        return False
+    finally:
+        locator.close()
+    return True
+
+
+def _epochs(segment: str) -> list[tuple[int, int]]:
+    """(epoch, start offset) of the epoch file next to a segment; none where it is not as it should be."""
+    try:
+        rows = leader_epochs(read_beside(segment, LEADER_EPOCH_FILE, MOST_BYTES)).to_pylist()
+    except OSError:
+        return []
+    if any(row["error"] for row in rows):
+        return []
+    return [(row["leader_epoch"], row["start_offset"]) for row in rows]
+
+
+def segment_of(folder: str, offset: int | None, include_deleted: bool = False) -> str:
+    """The segment of a partition's folder that has an offset, by its name. Raises a UserError.
+
+    include_deleted: whether a ``.log.deleted`` file may be it: one whose headers lead to the offset, where
+    those of no live segment do.
+    """
+    names = os.listdir(folder)
+    bases = sorted(base for name in names if isinstance(base := parse_file(name), int))
+    if include_deleted and offset is not None:
+        deleted = sorted(name for name in names if offset_left(name, DELETED_SUFFIX) is not None)
+        live = [segment_name(base) for base in bases if base <= offset][-1:]
+        for name in (*live, *reversed(deleted)):
+            if _has(path := os.path.join(folder, name), offset):
+                return path
+    if not bases:
+        if not include_deleted and any(name.endswith(DELETED_SUFFIX) for name in names):
+            raise UserError(f"{folder} has .log.deleted files alone: --include-deleted looks into them")
+        raise UserError(
+            f"{folder} has no segment: give a partition's folder, such as logs/orders-0, or a .log file"
+        )
+    if offset is None:
+        first = os.path.join(folder, segment_name(bases[0]))
+        raise UserError(f"{folder} is a folder: give --offset N, or one of its segments, such as {first}")
+    able = [base for base in bases if base <= offset]
+    if not able:
+        raise UserError(f"offset {offset} is before the first segment, which begins with {bases[0]}")
+    return os.path.join(folder, segment_name(able[-1]))

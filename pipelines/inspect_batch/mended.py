@@ -1,0 +1,73 @@
+"""The records of a damaged batch once the cause of the damage is undone: mended, and not what is stored."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+
+from kafka_log_lake.pipelines.inspect_batch.fields import shown_bytes
+from kafka_log_lake.udfs.decoder.decoded import Range
+from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
+from kafka_log_lake.udfs.storage.byte_source import ChunkSource
+
+_COLUMNS = ("offset", "timestamp_ms", "key", "value", "headers", "control_type")
+
+
+def mended_records(batch: bytes, limit: int, most: int) -> list[dict[str, Any]]:
+    """The first records of a batch, whose bytes are already corrected: at most ``most``.
+
+    limit: bytes that the batch may expand to. Key, value and the values of headers are bytes, or None.
+    """
+    data = np.frombuffer(batch, dtype=np.uint8)
+    whole = Range(len(data), has_successor=True)
+    decoder = SegmentDecoder(
+        ChunkSource(iter([(0, data)])), whole, max_batch_uncompressed=limit, columns=_COLUMNS
+    )
+    found: list[dict[str, Any]] = []
+    for group in decoder:
+        if group.records is not None:
+            found += group.records.slice(0, most - len(found)).to_pylist()
+        if len(found) >= most:
+            break
+    return found
+
+
+def as_json(record: dict[str, Any]) -> dict[str, Any]:
+    """A record in the form of ``find``, marked: key, value and values of headers in Base64, and as text."""
+    key, value = record["key"], record["value"]
+    return {
+        "mended": True,
+        "offset": record["offset"],
+        "timestamp_ms": record["timestamp_ms"],
+        "key": _base64(key),
+        "value": _base64(value),
+        "key_text": _text(key),
+        "value_text": _text(value),
+        "headers": [[one["key"], _base64(one["value"])] for one in record["headers"] or ()],
+        "control_type": record["control_type"],
+    }
+
+
+def as_text(record: dict[str, Any]) -> str:
+    """A record in one line."""
+    key, value = ("null" if one is None else shown_bytes(one) for one in (record["key"], record["value"]))
+    headers = ", ".join(
+        f"{one['key']}={'null' if one['value'] is None else shown_bytes(one['value'])}"
+        for one in record["headers"] or ()
+    )
+    return f"mended  offset {record['offset']}  key {key}  value {value}" + (
+        f"  headers {headers}" if headers else ""
+    )
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,161 @@
+"""An inspected batch as one page of HTML: nothing is loaded, so that it can be sent and attached.
+
+Bytes and fields are linked by the number of the field: where one is under the pointer, or has the focus, the
+other is marked, too. All text of the segment is escaped, and the page forbids itself to load anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import resources
+
+from kafka_log_lake.pipelines.cli.generated import html_text
+from kafka_log_lake.pipelines.cli.terminal import counted_noun
+from kafka_log_lake.pipelines.inspect_batch.batch import Inspection
+from kafka_log_lake.pipelines.inspect_batch.fields import FILE, PAYLOAD, Field
+from kafka_log_lake.pipelines.inspect_batch.mended import as_text
+from kafka_log_lake.pipelines.inspect_batch.text import facts, mended_title, raw_bytes, title, words_of
+
+_ROW = 16
+_SHOWN = 8  # bytes of a field in the table
+_PAYLOAD = "the payload, expanded"
+_MOST_BYTES = 1 << 16  # of each of both panes
+_MOST_FIELDS = 4000
+
+
+def page(path: str, found: Inspection) -> str:
+    """The page. path: of the segment, as it is shown."""
+    template = (
+        resources.files("kafka_log_lake.pipelines.inspect_batch")
+        .joinpath("page.html")
+        .read_text(encoding="utf-8")
+    )
+    fields = found.fields[:_MOST_FIELDS]
+    spans = _spans(fields)
+    panes = [_pane("the file", found.content, found.position, _owners(found, fields, FILE), found)]
+    if found.payload is not None:
+        panes.append(_pane(_PAYLOAD, found.payload, 0, _owners(found, fields, PAYLOAD), found))
+    left = len(found.fields) - len(fields)
+    parts = {
+        "path": html_text(path),
+        "title": html_text(title(found)),
+        "status": html_text(words_of(found.status)),
+        "problem": f'<p class="problem">{html_text(found.problem)}</p>' if found.problem else "",
+        "causes": _causes(found),
+        "facts": "".join(f"<li>{html_text(fact)}</li>" for fact in facts(found)),
+        "rows": "".join(_rows(found, fields, spans)),
+        "more": html_text(_more(found.left_out, left)),
+        "panes": "".join(panes),
+    }
+    for name, text in parts.items():
+        template = template.replace(f"<!--{name}-->", text)
+    return template
+
+
+def _more(records: int, fields: int) -> str:
+    words = [f"{counted_noun(records, 'record')} more not shown (--records N)"] if records else []
+    words += [f"{counted_noun(fields, 'field')} more not shown"] if fields else []
+    return "; ".join(words)
+
+
+def _causes(found: Inspection) -> str:
+    items = [f"<li><b>{html_text(c.certainty)}</b>: {html_text(c.text)}</li>" for c in found.causes]
+    if not items:
+        return ""
+    words = (
+        f"With the first mended {counted_noun(found.mended, 'record')} can be read."
+        if found.mended >= 0
+        else ""
+    )
+    if not words and found.status not in ("ok", "tail"):
+        words = "The batch can't be read by mending that."
+    return f"<h2>What most likely happened</h2><ol>{''.join(items)}</ol><p>{words}</p>{_mended(found)}"
+
+
+def _mended(found: Inspection) -> str:
+    """The records once the first cause is undone, apart from those that are stored."""
+    if not found.mended_records:
+        return ""
+    items = "".join(f"<li>{html_text(as_text(one))}</li>" for one in found.mended_records)
+    return f"<details><summary>{html_text(mended_title(found))}</summary><ul>{items}</ul></details>"
+
+
+def _spans(fields: list[Field]) -> list[tuple[int, int]]:
+    """For each field the first and the last one that is inside of it: for a record all of its fields."""
+    found = []
+    for i, one in enumerate(fields):
+        last = i
+        if one.level == 1:
+            while last + 1 < len(fields) and fields[last + 1].level > 1:
+                last += 1
+        found.append((i, last))
+    return found
+
+
+def _rows(found: Inspection, fields: list[Field], spans: list[tuple[int, int]]) -> Iterator[str]:
+    place = FILE
+    for i, one in enumerate(fields):
+        if one.place != place:
+            place = one.place
+            yield f'<tr class="place"><th colspan="6">{_PAYLOAD}; positions count from its start</th></tr>\n'
+        yield _row(found, i, one, spans[i])
+
+
+def _row(found: Inspection, i: int, one: Field, span: tuple[int, int]) -> str:
+    state = ' class="bad"' if one.problem else ""
+    problem = f' <span class="problem">{html_text(one.problem)}</span>' if one.problem else ""
+    begin, end = span
+    raw = b"" if one.level == 1 else raw_bytes(found, one)
+    shown = raw[:_SHOWN].hex(" ") + (" …" if len(raw) > _SHOWN else "")
+    return (
+        f'<tr data-f="{begin}" data-e="{end}" data-l="{one.level}" tabindex="{0 if i == 0 else -1}"{state}>'
+        f"<td>{one.at}</td><td>{one.size}</td><td>{shown}</td><td>{html_text(one.name)}</td>"
+        f"<td>{html_text(one.value)}</td><td>{html_text(one.meaning)}{problem}</td></tr>\n"
+    )
+
+
+def _owners(found: Inspection, fields: list[Field], place: str) -> list[int]:
+    """For each byte of a pane the field that it is of, -1 for none; the innermost where fields overlap."""
+    base = found.position if place == FILE else 0
+    size = min(len(found.content if place == FILE else found.payload or b""), _MOST_BYTES)
+    owners = [-1] * size
+    for i, one in enumerate(fields):
+        if one.place == place and one.level != 1:
+            for at in range(max(0, one.at - base), min(size, one.at - base + one.size)):
+                owners[at] = i
+    return owners
+
+
+def _pane(name: str, data: bytes, base: int, owners: list[int], found: Inspection) -> str:
+    changed = (
+        {cause.position for cause in found.causes if cause.bits} if base or name == "the file" else set()
+    )
+    rows = [_hex_row(data, base, owners, at, changed) for at in range(0, len(owners), _ROW)]
+    left = len(data) - len(owners)
+    more = f"<p>{counted_noun(left, 'byte')} more not shown</p>" if left else ""
+    return f"<h3>{name}: {counted_noun(len(data), 'byte')}</h3><pre>{''.join(rows)}</pre>{more}"
+
+
+def _hex_row(data: bytes, base: int, owners: list[int], begin: int, changed: set[int]) -> str:
+    end = min(begin + _ROW, len(owners))
+    cells = "".join(_runs(data, base, owners, begin, end, changed))
+    blanks = "   " * (_ROW - (end - begin))
+    text = html_text("".join(chr(b) if 32 <= b < 127 else "." for b in data[begin:end]))
+    return f"<i>{base + begin:>10}</i>  {cells}{blanks} <s>{text}</s>\n"
+
+
+def _runs(
+    data: bytes, base: int, owners: list[int], begin: int, end: int, changed: set[int]
+) -> Iterator[str]:
+    """Bytes side by side of one field, as one element."""
+    at = begin
+    while at < end:
+        stop = at + 1
+        is_changed = base + at in changed
+        while stop < end and owners[stop] == owners[at] and not is_changed and base + stop not in changed:
+            stop += 1
+        mark = ' class="flip"' if is_changed else ""
+        blank = " " if stop == end or is_changed else ""
+        shown = data[at:stop].hex(" ") + ("" if blank else " ")
+        yield f'<b data-f="{owners[at]}"{mark}>{shown}</b>{blank}'
+        at = stop

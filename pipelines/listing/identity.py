@@ -1,0 +1,50 @@
+"""Reads ``meta.properties``: of which cluster and node a log directory is."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kafka_log_lake.udfs.storage.regular_file import MOST_SMALL_BYTES, RefusedFile, read_regular
+
+META, QUORUM_STATE = "meta.properties", "quorum-state"
+_ID = re.compile(r"[!-\[\]-~]+")  # it is written to properties again, where a backslash escapes
+
+
+class Identity(NamedTuple):
+    """What ``meta.properties`` says of a log directory; None where it does not say it."""
+
+    cluster_id: str | None = None
+    node_id: int | None = None
+    directory_id: str | None = None
+
+
+def read_identity(log_dir: str, refused: list[str] | None = None) -> Identity:
+    """What ``meta.properties`` of a log directory says. refused: takes why a file is not read."""
+    path = os.path.join(log_dir, META)
+    try:
+        text = read_regular(path, MOST_SMALL_BYTES).decode(errors="replace")
+    except RefusedFile as error:
+        if refused is not None:
+            refused.append(f"{path}: not read: {error.strerror}")
+        return Identity()
+    except OSError:
+        return Identity()
+    said = dict(re.findall(r"^\s*([\w.]+)\s*[=:]\s*(\S*)\s*$", text, re.MULTILINE))
+    node = str(said.get("node.id", said.get("broker.id", "")))
+    node_id = int(node) if re.fullmatch(r"[0-9]{1,9}", node) else None
+    ids = (said.get(name, "") for name in ("cluster.id", "directory.id"))
+    cluster, directory = (one if _ID.fullmatch(one) else None for one in ids)
+    return Identity(cluster, node_id, directory)
+
+
+def clusters_of(log_dirs: Iterable[str]) -> dict[str, list[str]]:
+    """Cluster id -> the log directories whose ``meta.properties`` names it."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for log_dir in sorted(log_dirs):
+        if cluster_id := read_identity(log_dir).cluster_id:
+            found[cluster_id].append(log_dir)
+    return dict(found)

@@ -1,0 +1,95 @@
+"""What a broker left behind: ``.log.deleted`` files, and folders that end in -delete, -stray or -future.
+
+A broker renames a segment that retention, the log cleaner or a truncation removed, and deletes the file a
+minute later (``file.delete.delay.ms``). After an unclean election it may hold the only copy of acknowledged
+records.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kafka_log_lake.pipelines.cli.terminal import counted_noun, first_names
+from kafka_log_lake.pipelines.cli.text_tables import size_text
+from kafka_log_lake.pipelines.listing.naming import (
+    DELETED_SUFFIX,
+    TO_DELETE,
+    File,
+    Folder,
+    PartitionFolder,
+    counts_folders,
+    offset_left,
+    parse_file,
+)
+
+
+class PassedOver(NamedTuple):
+    """A ``.log.deleted`` file, or a folder ending ``-delete``, ``-stray`` or ``-future``, that was not read.
+
+    reason: of ``naming``. first_offset: the lowest that it may hold, by the names of its files.
+    """
+
+    uri: str
+    topic: str
+    partition: int
+    reason: str
+    first_offset: int
+    bytes: int
+
+
+def passed_folder(folder: Folder, place: PartitionFolder, reason: str) -> list[PassedOver]:
+    """The folder as one that is passed over; [] if no segment is in it."""
+    sized = [
+        (offset, one.length)
+        for one in folder.files
+        if isinstance(offset := parse_file(one.name.removesuffix(".deleted")), int)
+    ]
+    if not sized:
+        return []
+    first, size = min(offset for offset, _ in sized), sum(length for _, length in sized)
+    return [PassedOver(folder.uri, *place, reason, first, size)]
+
+
+def deleted_files(folder: Folder, include_deleted: bool | None) -> tuple[list[tuple[int, File]], list[File]]:
+    """The ``.log.deleted`` files of a folder: those to read, each with its base offset, and the others.
+
+    include_deleted: see ``list_segments``. Files next to one that a source names are neither.
+    """
+    taken: list[tuple[int, File]] = []
+    others: list[File] = []
+    for file in folder.files:
+        offset = offset_left(file.name, DELETED_SUFFIX)
+        if offset is None or not (folder.is_whole or file.wanted):
+            continue
+        if include_deleted or (include_deleted is False and file.wanted):
+            taken.append((offset, file._replace(wanted=True)))
+        else:
+            others.append(file)
+    return taken, others
+
+
+def passed_files(folder: Folder, place: PartitionFolder, files: Iterable[File]) -> list[PassedOver]:
+    """``.log.deleted`` files as passed over."""
+    return [
+        PassedOver(f"{folder.uri}/{one.name}", *place, TO_DELETE, int(one.name[:20]), one.length)
+        for one in files
+    ]
+
+
+def passed_over_texts(passed: Iterable[PassedOver]) -> list[str]:
+    """What was passed over and has bytes, in words, by reason: how much it is, and of which logs."""
+    by_reason: dict[str, list[PassedOver]] = defaultdict(list)
+    for one in passed:
+        if one.bytes:
+            by_reason[one.reason].append(one)
+    texts = []
+    for reason, some in sorted(by_reason.items()):
+        size = size_text(sum(one.bytes for one in some))
+        names = first_names(sorted({f"{one.topic}-{one.partition}" for one in some}), 3)
+        kind = counted_noun(len(some), f"{DELETED_SUFFIX} file")
+        if counts_folders(reason):
+            kind = f"{counted_noun(len(some), 'folder')} ending {reason.rpartition(' ')[2]}"
+        texts.append(f"{kind} ({size}) of {names}")
+    return texts

@@ -1,0 +1,198 @@
+"""Parses the names of folders and files: which files are segments, and of which topic-partition.
+
+Pure functions over names, and what a listing gives of a folder, for local folders, object stores and landed
+bytes alike. The rules are those of Kafka's ``UnifiedLog`` and ``LogFileUtils``:
+``<topic>-<partition>/<20 digits>.log``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Container
+from typing import NamedTuple
+
+from kafka_log_lake.pipelines.cli.terminal import counted_noun
+from kafka_log_lake.pipelines.cli.values import is_utf8
+from kafka_log_lake.udfs.format.hive import MAX_NAME_BYTES, NULL, longest_name
+from kafka_log_lake.udfs.format.layout import MAX_OFFSET
+
+SEGMENT_SUFFIX = ".log"
+
+# Reasons to skip a folder or a file. A broker leaves folders of the first three kinds behind.
+DELETED, STRAY, FUTURE = "folder -delete", "folder -stray", "folder -future"
+NO_PARTITION = "folder is not a partition"
+PARTITION_TOO_BIG = "partition number above 2147483647"
+TOPIC_TOO_LONG = "topic name too long for a folder of the lake"
+NOT_TEXT = "path that is not UTF-8"
+NO_SEGMENT = "file is not a segment"
+SWAP = "file .log.swap: it takes the place of segments when the broker starts"
+SWAP_UNFINISHED = "file .log.swap of an unfinished set, which the broker removes when it starts"
+SWAP_NOT_WHOLE = "file .log.swap that is damaged, and the segments that it was made of are there"
+REPLACED = "file .log that a file .log.swap takes the place of"
+CLEANED = "file .log.cleaned: a result of the log cleaner that was not finished"
+TO_DELETE = "file .log.deleted: a segment that the broker is about to delete"
+# Kafka's suffixes of files that are next to segments for a time (``LogFileUtils``), and why each is skipped
+SWAP_SUFFIX, CLEANED_SUFFIX, DELETED_SUFFIX = ".log.swap", ".cleaned", ".log.deleted"
+LEFT_BEHIND = {SWAP_SUFFIX: SWAP, ".log.cleaned": CLEANED, DELETED_SUFFIX: TO_DELETE}
+OFFSET_TOO_BIG = "base offset above 9223372036854775807"
+LINK = "link that is not followed (--follow-symlinks)"
+BROKEN_LINK = "link that leads nowhere"
+SPECIAL = "special file (pipe, socket, device) with the name of a segment"
+UNREADABLE = "file can't be read"
+UNREADABLE_FOLDER = "folder can't be read"
+
+# A legal topic name, which Spark's writer reads as null in the path of a data file
+NULL_TOPIC = NULL
+NULL_TO_SPARK = "topic name that Spark writes as null (decode it with --sink arrow)"
+NO_TABLE_HOLDS = (NOT_TEXT, TOPIC_TOO_LONG, PARTITION_TOO_BIG, OFFSET_TOO_BIG, NULL_TO_SPARK)
+# What may be segments, and nobody looked into: reason -> what is counted
+NOT_LOOKED_AT = {
+    **dict.fromkeys(NO_TABLE_HOLDS, "file"),
+    **dict.fromkeys((LINK, BROKEN_LINK), "symbolic link"),
+    SPECIAL: "special file",
+}
+
+PARTITION_FOLDER = re.compile(r"(?s)(.+)-([0-9]+)")
+LEFT_FOLDER = re.compile(r"(?s)(.*)\.[0-9a-fA-F]+-(delete|stray|future)")
+_SEGMENT_NAME = re.compile(r"[0-9]{20}\.log")
+_FILE_LEFT_BEHIND = re.compile(r"[0-9]{20}(\.log\.(?:swap|cleaned|deleted))")
+_MAX_PARTITION = 2**31 - 1
+
+
+class PartitionFolder(NamedTuple):
+    """A folder that holds the log of one topic-partition."""
+
+    topic: str
+    partition: int
+
+
+class File(NamedTuple):
+    """A file of a partition folder: a segment, or one that the log cleaner left next to segments.
+
+    modified: microseconds since 1970 UTC. wanted: False if no source names the file, and it was listed only
+    because another file of its folder was named; for a ``.log.deleted`` file whether it is named itself.
+    """
+
+    name: str
+    length: int
+    modified: int
+    wanted: bool
+
+
+class Folder(NamedTuple):
+    """A folder with its ``.log`` files, and those of the log cleaner where they are requested.
+
+    uri: canonical, no trailing slash. topic_id: None if unknown. is_named: whether a source is the folder
+    itself, or a file in it. is_whole: whether a source has all of its files, not those alone that it names.
+    """
+
+    uri: str
+    files: list[File]
+    topic_id: str | None
+    is_named: bool = False
+    is_whole: bool = True
+
+
+def parse_folder(path: str) -> PartitionFolder | str:
+    """The topic-partition in the name of a folder, or the reason to skip the folder."""
+    name = path.rpartition("/")[2]
+    left_behind = LEFT_FOLDER.fullmatch(name)
+    if left_behind:
+        return f"folder -{left_behind.group(2)}"
+    match = PARTITION_FOLDER.fullmatch(name)
+    if not match:
+        return NO_PARTITION
+    if not is_utf8(path):
+        return NOT_TEXT
+    topic, partition = match.group(1), int(match.group(2))
+    if partition > _MAX_PARTITION:
+        return PARTITION_TOO_BIG
+    if longest_name("topic", topic) > MAX_NAME_BYTES:
+        return TOPIC_TOO_LONG
+    return PartitionFolder(topic, partition)
+
+
+def parse_left_folder(path: str) -> tuple[PartitionFolder, str] | None:
+    """The topic-partition of a folder that a broker left behind, and delete, stray or future; else None."""
+    match = LEFT_FOLDER.fullmatch(path.rpartition("/")[2])
+    place = parse_folder(match.group(1)) if match else NO_PARTITION
+    return None if match is None or isinstance(place, str) else (place, match.group(2))
+
+
+def left_state(partition_dir: str) -> str | None:
+    """What a broker made of a log: delete, stray, future, or deleted for a ``.log.deleted`` file; None: live.
+
+    partition_dir: of a listing, in which a ``.log.deleted`` file is a log of its own.
+    """
+    if partition_dir.endswith(DELETED_SUFFIX):
+        return "deleted"
+    found = parse_left_folder(partition_dir)
+    return found[1] if found else None
+
+
+def parse_file(name: str) -> int | str:
+    """The base offset in the name of a segment, or the reason to skip the file."""
+    if not _SEGMENT_NAME.fullmatch(name):
+        return NO_SEGMENT
+    offset = int(name[: -len(SEGMENT_SUFFIX)])
+    return offset if offset <= MAX_OFFSET else OFFSET_TOO_BIG
+
+
+def is_log(name: str) -> bool:
+    """Whether a name is a segment's or a partition folder's."""
+    return isinstance(parse_file(name), int) or not isinstance(parse_folder(name), str)
+
+
+def left_behind(name: str) -> str | None:
+    """Why a file next to the segments is skipped; None for any other file."""
+    match = _FILE_LEFT_BEHIND.fullmatch(name)
+    return LEFT_BEHIND[match.group(1)] if match else None
+
+
+def segment_name(base_offset: int) -> str:
+    return f"{base_offset:020d}{SEGMENT_SUFFIX}"
+
+
+def offset_left(name: str, suffix: str) -> int | None:
+    """The base offset in the name of a file that was left behind; None for any other, and above bigint.
+
+    suffix: SWAP_SUFFIX, DELETED_SUFFIX, or CLEANED_SUFFIX, which an index has too.
+    """
+    pattern = rf"[0-9]{{20}}{re.escape(suffix)}"
+    if suffix == CLEANED_SUFFIX:
+        pattern = r"[0-9]{20}\..*\.cleaned"
+    offset = int(name[:20]) if re.fullmatch(pattern, name) else MAX_OFFSET + 1
+    return offset if offset <= MAX_OFFSET else None
+
+
+def counts_folders(reason: str) -> bool:
+    """Whether folders are counted for a reason, not files."""
+    return reason.startswith("folder")
+
+
+def parse_topic_id(metadata: str) -> str | None:
+    """The topic id in a ``partition.metadata`` file (Kafka's ``PartitionMetadataFile``), or None."""
+    match = re.search(r"^topic_id:\s*(\S+)\s*$", metadata, re.MULTILINE)
+    return match.group(1) if match else None
+
+
+def unlooked_texts(skipped: Counter[str]) -> list[str]:
+    """What may be segments, and was not looked into. skipped: of a listing; reason -> number of files."""
+    numbers: Counter[str] = Counter()
+    for reason, noun in NOT_LOOKED_AT.items():
+        numbers[noun] += skipped[reason]
+    return [
+        counted_noun(number, noun) + (" that no table can hold" if noun == "file" else "")
+        for noun, number in numbers.items()
+        if number
+    ]
+
+
+def is_noted(partition_dir: str, listed: Container[str]) -> bool:
+    """Whether what the checkpoint files say of a partition is about this log.
+
+    They do not know a log that is deleted or stray; and one that moves here only while no live one is here.
+    """
+    state = left_state(partition_dir)
+    return state is None or (state == "future" and partition_dir.rpartition(".")[0] not in listed)

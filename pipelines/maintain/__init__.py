@@ -1,0 +1,1 @@
+"""Keeps the tables of a lake small and fast to read."""

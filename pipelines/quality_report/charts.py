@@ -1,0 +1,210 @@
+"""The charts of the page: Vega-Lite specifications, drawn to SVG in this process by vl-convert.
+
+The SVG is static: no script, no network, no fonts. Colours are variables of the page's style sheet, so that
+one drawing serves light, dark and print. Every chart has a table of its numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import vl_convert
+from markupsafe import Markup, escape
+
+from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable
+from kafka_log_lake.pipelines.quality_report.facts import Report
+
+SHOWN = 15  # bars of a chart, rows of its table
+_POINTS = 500
+_WIDTH = 700
+_LINEAR = 50  # compression ratios from here on have a logarithmic axis
+_VERSION = "6.4"  # of Vega-Lite: vl-convert holds several
+_INK = "currentColor"
+_CONFIG: dict[str, Any] = {
+    "background": None,
+    "padding": {"left": 56, "top": 4, "right": 24, "bottom": 4},  # browsers have wider fonts than vl-convert
+    "font": "system-ui, sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": _INK,
+        "titleColor": _INK,
+        "domainColor": "var(--line)",
+        "tickColor": "var(--line)",
+        "gridColor": "var(--grid)",
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "labelLimit": 200,
+        "titlePadding": 8,
+    },
+    "legend": {
+        "labelColor": _INK,
+        "titleColor": _INK,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "orient": "top",
+        "symbolType": "square",
+        "titleFontWeight": "normal",
+    },
+    "bar": {"stroke": "var(--page)", "strokeWidth": 1},
+}
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+_UTC: dict[str, Any] = {"scale": {"type": "utc"}, "axis": {"tickCount": 6}}
+
+Row = Mapping[str, str | int | float | None]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawing as inline SVG, and what it shows, in a sentence for those who do not see it."""
+
+    svg: Markup
+    label: str
+
+
+def _safe(row: Row) -> dict[str, str | int | float | None]:
+    """A row with printable text: vl-convert ends the process at a character that XML does not have."""
+    return {name: printable(value) if isinstance(value, str) else value for name, value in row.items()}
+
+
+def _draw(label: str, rows: Sequence[Row], spec: dict[str, Any]) -> Chart:
+    whole = {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        "data": {"values": [_safe(row) for row in rows]},
+        "width": _WIDTH,
+        "config": _CONFIG,
+        **spec,
+    }
+    drawn: str = vl_convert.vegalite_to_svg(whole, vl_version=_VERSION, allowed_base_urls=[])
+    named = f'<svg role="img" aria-label="{escape(printable(label))}" '
+    return Chart(Markup(drawn.replace("<svg ", named, 1)), label)  # vl-convert escapes its text
+
+
+def _colours(names: Sequence[str]) -> dict[str, Any]:
+    """Each name has a variable of the style sheet: ``--sound``."""
+    scale = {"domain": list(names), "range": [f"var(--{name})" for name in names]}
+    return {"field": "kind", "type": "nominal", "title": None, "scale": scale}
+
+
+def _names(rows: Sequence[Row]) -> dict[str, Any]:
+    """The axis of places, in the order of the rows."""
+    order = list(dict.fromkeys(printable(str(row["place"])) for row in rows))
+    return {"field": "place", "type": "nominal", "title": None, "sort": order}
+
+
+def _number(title: str, **more: Any) -> dict[str, Any]:
+    axis = {"format": "~s", "tickCount": 6, **more.pop("axis", {})}
+    return {"field": "value", "type": "quantitative", "title": title, "axis": axis, **more}
+
+
+def _bars(label: str, rows: Sequence[Row], value: dict[str, Any], kinds: Sequence[str], **more: Any) -> Chart:
+    """A bar for each place: the kinds of its value as parts, in the order that the rows have."""
+    encoding = {
+        "y": _names(rows),
+        "x": value,
+        "color": _colours(kinds),
+        "order": {"field": "order", "type": "quantitative"},
+    }
+    return _draw(label, rows, {"mark": "bar", "encoding": encoding, **more})
+
+
+def partitions(report: Report) -> Chart | None:
+    """Sound, damaged and tail bytes of the worst partitions, as parts of each."""
+    rows: list[Row] = []
+    for found in report.partitions[:SHOWN]:
+        parts = {"sound": found.sound, "damaged": found.damaged, "tail": found.tail}
+        place = f"{found.topic}-{found.partition}"
+        rows += [
+            {"place": place, "kind": kind, "value": size, "order": order}
+            for order, (kind, size) in enumerate(parts.items())
+        ]
+    if not any(row["value"] for row in rows):
+        return None
+    x = _number("part of the partition's bytes", stack="normalize", axis={"format": "%"})
+    shown = min(SHOWN, len(report.partitions))
+    label = f"Bars: sound, damaged and tail bytes of {counted_noun(shown, 'partition')}, the worst first"
+    return _bars(label, rows, x, ("sound", "damaged", "tail"))
+
+
+def failures(report: Report) -> Chart | None:
+    """Wrong checksums: position in the segment against time."""
+    timed = [found for found in report.failures if found.at_ms is not None][:_POINTS]
+    if not timed:
+        return None
+    rows: list[Row] = [
+        {"at": found.at_ms, "value": found.position, "place": f"{found.topic}-{found.partition}"}
+        for found in timed
+    ]
+    at = {"field": "at", "type": "temporal", "title": "time of the batch before (UTC)", **_UTC}
+    mark = {"type": "point", "filled": True, "size": 70, "opacity": 0.7, "color": "var(--damaged)"}
+    encoding = {"x": at, "y": _number("position in the segment, bytes")}
+    what = f"{counted_noun(len(timed), 'batch')} with a wrong checksum"
+    label = f"Points: {what}, by time and by position in the segment"
+    return _draw(label, rows, {"mark": mark, "encoding": encoding, "height": 220})
+
+
+def formats(report: Report) -> Chart | None:
+    """Bytes of each message format, by codec."""
+    rows: list[Row] = [
+        {
+            "place": f"magic {one.magic}",
+            "kind": one.codec,
+            "value": one.bytes,
+            "order": _CODECS.index(one.codec),
+        }
+        for one in report.formats
+        if one.codec in _CODECS
+    ]
+    if not rows:
+        return None
+    label = "Bars: bytes of each message format, by codec"
+    return _bars(label, rows, _number("bytes on disk"), _CODECS, height={"step": 34})
+
+
+def compression(report: Report) -> Chart | None:
+    """Compression ratio of the topics with most bytes."""
+    packed = [found for found in report.compression if found.codec != "none" and found.ratio is not None]
+    rows: list[Row] = [
+        {"place": f"{found.topic} ({found.codec})", "kind": found.codec, "value": found.ratio}
+        for found in packed[:SHOWN]
+    ]
+    if not rows:
+        return None
+    title = "expanded bytes for one stored"
+    encoding = {"y": _names(rows), "color": _colours(_CODECS[1:])}
+    mark: dict[str, Any] = {"type": "bar"}
+    if max(float(row["value"] or 0) for row in rows) < _LINEAR:
+        encoding["x"] = _number(title)
+    else:  # one file of zeros would hide all others; bars need a zero, which a logarithm has not
+        axis = {"values": [10**power for power in range(8)]}
+        encoding["x"] = _number(f"{title}, logarithmic", scale={"type": "log"}, axis=axis)
+        mark = {"type": "point", "filled": True, "size": 90}
+    label = (
+        f"Compression ratio of {counted_noun(len(rows), 'pair')} of topic and codec, those with most bytes"
+    )
+    return _draw(label, rows, {"mark": mark, "encoding": encoding})
+
+
+def trend(report: Report) -> Chart | None:
+    """Failed checks by run; None for a first run."""
+    if len(report.runs) < 2:
+        return None
+    rows: list[Row] = [
+        {"at": int(run.created_at.timestamp() * 1000), "kind": kind, "value": value}
+        for run in report.runs
+        for kind, value in (("errors", run.errors), ("warnings", run.warnings))
+    ]
+    at = {"field": "at", "type": "temporal", "title": "run (UTC)", **_UTC}
+    shape = {"field": "kind", "type": "nominal", "title": None}
+    encoding = {
+        "x": at,
+        "y": _number("failed", scale={"zero": True}),
+        "color": _colours(("errors", "warnings")),
+        "shape": {**shape, "scale": {"domain": ["errors", "warnings"], "range": ["circle", "triangle-up"]}},
+    }
+    mark = {"type": "line", "point": {"size": 60, "filled": True}}
+    label = f"Lines: failed errors and warnings of the last {counted_noun(len(report.runs), 'run')}"
+    return _draw(label, rows, {"mark": mark, "encoding": encoding, "height": 180})

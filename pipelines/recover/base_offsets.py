@@ -1,0 +1,330 @@
+"""Which base offset each batch of a copy has: no checksum covers it, but one covers how many offsets it has.
+
+So it is known how many offsets are missing in a file before a batch if its base offset is right: the base
+offset, less the one in the file's name, less the offsets of all batches between. That number is 0 at first,
+never falls, stays the same where nothing is cleaned or damaged, and is in the end what the next file's name
+leaves. The base offset that is stored, here or in another copy of the batch, is a claim on it. The heaviest
+chain of claims that never falls is believed; the other batches go where it leaves one number for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from kafka_log_lake.pipelines.recover.chain import Claim, heaviest_chain
+from kafka_log_lake.pipelines.recover.entries import (
+    BASE_OFFSET,
+    ENTRY,
+    MOST_RELATIVE,
+    UNPLACED,
+    Copy,
+    concatenated,
+    rows_where,
+)
+from kafka_log_lake.udfs.batches.offsets import NO_LIMIT
+
+_CLAIM, _TOUCHING = 4, 1  # the weight of a claim, and that of a neighbour that it touches
+_GAP = 6  # against offsets that are missing without damage: more than one claim, less than two
+_NAME = 1 << 40  # the name of a file: more than all batches
+_MANY = 3  # damage does not move more batches than this by the same number
+_NONE = -1
+
+# A sound batch of a copy, in the order of the files; before and behind those of a file its names
+_ROW = np.dtype(
+    [
+        ("at", "i4"),  # its place in the copy's entries; _NONE: a name
+        ("id", "i4"),  # the same number for the same content; 0: a name
+        ("size", "i8"),  # its offsets
+        ("origin", "i8"),  # base offset if none were missing before it in the file
+        ("first", "i8"),  # its claim: base offset less origin,
+        ("last", "i8"),  # and the same again; more by its size in a file of which is_mixed holds
+        ("weight", "i8"),  # of the claim, in all copies; 0: the names of files contradict it
+        ("piece", "i4"),  # the same number where no damage is between,
+        ("stretch", "i4"),  # and where no offset can be missing
+        ("touches_before", "?"),
+        ("touches_behind", "?"),
+        ("is_mixed", "?"),  # the file holds batches that are not its own: it has no room for all
+        ("is_begin", "?"),  # the name of the file that follows
+    ]
+)
+_BOUNDS = np.dtype([("epoch", "i4"), ("base", "i8"), ("last", "i8")])
+
+
+def mend_bases(copies: Sequence[Copy], ids: Mapping[int, np.ndarray], is_compacted: bool) -> None:
+    """Corrects base offsets of batches of all copies of a log, in place; what can't be placed is not sound.
+
+    ids: by number of a copy, int64[n], the same number for the same content.
+    """
+    copies = [copy for copy in copies if copy.entries["is_sound"].any()]
+    if not copies:
+        return
+    rows = [_rows(copy, ids[copy.number], is_compacted) for copy in copies]
+    bounds = np.zeros(0, dtype=_BOUNDS)
+    if is_compacted:
+        bounds = np.unique(np.concatenate([_firm(*one) for one in zip(copies, rows, strict=True)]))
+        for copy, own in zip(copies, rows, strict=True):
+            _drop_across(copy, own, bounds)
+    claims = _Claims(rows)
+    for copy, own in zip(copies, rows, strict=True):
+        begins = np.flatnonzero(own["is_begin"])
+        is_odd = np.logical_or.reduceat(claims.contradict(own), begins)
+        for begin, end in zip(begins[is_odd], np.append(begins[1:], len(own))[is_odd], strict=True):
+            file = own[begin:end]
+            _write(copy, file, _with_alike(copy, file, _placed(file, claims), bounds))
+
+
+def without_gaps(copy: Copy, wrong: np.ndarray, is_compacted: bool) -> np.ndarray:
+    """bool[n]: batches before which no offset is missing unless it is damaged.
+
+    All of a log that is not compacted. The log cleaner notes how far it came, and leaves the last segment.
+    wrong: bool[n], batches whose base offset is not believed.
+    """
+    if not is_compacted:
+        return np.ones(len(copy.entries), dtype=bool)
+    in_last: np.ndarray = copy.entries["file"] == len(copy.files) - 1
+    cleaned = copy.cleaned_before
+    if cleaned is None and copy.high_watermark is not None:  # the disk's checkpoints are there: it never ran
+        lacks = in_last & copy.entries["is_sound"] & (copy.entries["count"] <= copy.entries["delta"])
+        cleaned = None if lacks.any() else 0
+    if cleaned is None or not copy.files:
+        return np.zeros(len(copy.entries), dtype=bool)
+    believed = in_last & copy.entries["is_sound"] & ~wrong
+    reached = np.where(believed, copy.entries["last"] + 1, copy.files[-1].base)
+    before = np.maximum.accumulate(np.concatenate([[copy.files[-1].base], reached]))[:-1]
+    result: np.ndarray = in_last & (before >= cleaned)
+    return result
+
+
+def _is_legible(entries: np.ndarray) -> np.ndarray:
+    """bool[n]: damaged batches whose header says how many offsets they have; the damage is nothing else."""
+    found = ~entries["is_sound"] & (entries["magic"] == 2) & (entries["count"] == entries["delta"] + 1)
+    adjoins = entries["position"][:-1] + entries["size"][:-1] == entries["position"][1:]
+    found[:-1] &= adjoins & (entries["hurt_before"][1:] == entries["hurt_before"][:-1] + 1)
+    found[-1:] = False
+    return found
+
+
+def _with_names(copy: Copy) -> tuple[np.ndarray, np.ndarray]:
+    """(ENTRY[n], int64[n]): batches whose size is known, between the names of files; where in the copy.
+
+    hurt_before is less by those of them that are damaged.
+    """
+    at = np.flatnonzero(copy.entries["is_sound"] | _is_legible(copy.entries))
+    names = np.zeros((2, len(copy.files)), dtype=ENTRY)
+    names["file"] = np.arange(len(copy.files))
+    names["file_base"] = [one.base for one in copy.files]
+    names["delta"], names["magic"], names["is_sound"] = -1, 2, True
+    begin, end = names
+    begin["base"], limit = begin["file_base"], np.append(begin["file_base"][1:], NO_LIMIT)
+    is_far = limit - begin["base"] > MOST_RELATIVE
+    end["base"] = np.where(is_far, begin["base"] + (MOST_RELATIVE + 1), limit)
+    names["last"] = names["base"] - 1
+    hurts = np.sort(np.array([one.file for one in copy.hurts], dtype=np.int64))
+    for name, side in ((begin, "left"), (end, "right")):
+        name["hurt_before"] = np.searchsorted(hurts, name["file"], side=side)
+    entries = concatenated([begin, np.take(copy.entries, at), end])
+    order = np.argsort(entries["file"], kind="stable")
+    places = np.concatenate([np.full(len(begin), _NONE), at, np.full(len(end), _NONE)])[order]
+    entries = np.take(entries, order)
+    entries["hurt_before"] -= np.cumsum(~entries["is_sound"]) - ~entries["is_sound"]
+    return entries, places
+
+
+def _rows(copy: Copy, ids: np.ndarray, is_compacted: bool) -> np.ndarray:
+    """_ROW[n] of a copy."""
+    own, at = _with_names(copy)
+    sizes, is_name = own["delta"] + 1, at == _NONE
+    is_begin = np.diff(own["file"], prepend=-1) != 0
+    is_end = np.append(is_begin[1:], True)
+    file = np.cumsum(is_begin) - 1
+    is_hurt = (np.diff(own["hurt_before"], prepend=0) > 0) & ~is_begin
+    reached = np.cumsum(sizes + (is_hurt & ~is_end)) - sizes  # a tail is no batch
+    reached -= reached[is_begin][file]
+    names_room = (own["base"] - own["file_base"])[is_end][file]
+    is_inside = own["is_sound"] & (own["base"] >= own["file_base"])
+    offsets = np.where(is_inside, own["base"] - own["file_base"], 0)
+    is_inside &= offsets <= names_room - sizes
+    missing, room = offsets - reached, names_room - reached[is_end][file]
+    touches = np.append(False, own["base"][1:] == own["last"][:-1] + 1) & ~is_hurt & ~is_begin
+    run = np.cumsum(~touches)
+    lacks = is_inside & (missing < 0) & (np.bincount(run, ~is_name)[run] > _MANY) & (file == file[-1])
+    is_mixed = (np.bincount(file, lacks | (room < 0)) > 0)[file]
+    wrong = np.zeros(len(copy.entries), dtype=bool)
+    wrong[at[~is_name]] = ~is_inside[~is_name]
+    whole = is_end & (not is_compacted) & (file < file[-1])
+    whole[~is_name] = without_gaps(copy, wrong, is_compacted)[at[~is_name]]
+    # older formats leave gaps where the log cleaner ran; with checkpoints that do not note it, it never ran
+    has_no_gap = (own["magic"] == 2) | (copy.high_watermark is not None)
+    whole[1:] &= ~is_hurt[1:] & has_no_gap[1:] & has_no_gap[:-1]
+
+    rows = np.zeros(len(own), dtype=_ROW)
+    rows["at"], rows["size"], rows["is_begin"], rows["is_mixed"] = at, sizes, is_begin, is_mixed
+    rows["id"] = np.where(is_name, 0, ids[at] + 1)
+    rows["origin"] = own["file_base"] + np.where(is_mixed, 0, reached)
+    rows["first"] = np.where(is_mixed, offsets, missing)
+    rows["last"] = rows["first"] + np.where(is_mixed, sizes, 0)
+    rows["piece"], rows["stretch"] = np.cumsum(is_hurt | is_begin), np.cumsum(~whole)
+    rows["touches_before"], rows["touches_behind"] = touches, np.append(touches[1:], False)
+    is_claim = is_inside & (rows["first"] >= 0) & (rows["last"] <= rows["last"][is_end][file])
+    touching = rows["touches_before"].astype(np.int64) + rows["touches_behind"]
+    rows["weight"] = np.where(is_name, _NAME, np.where(is_claim, _CLAIM + _TOUCHING * touching, 0))
+    return rows_where(rows, own["is_sound"])
+
+
+def _firm(copy: Copy, rows: np.ndarray) -> np.ndarray:
+    """_BOUNDS[n]: batches that touch both neighbours. The log cleaner keeps a batch's offsets."""
+    is_firm = (rows["weight"] > 0) & rows["touches_before"] & rows["touches_behind"] & (rows["id"] > 0)
+    entries = copy.entries[rows["at"][is_firm]]
+    found = np.zeros(len(entries), dtype=_BOUNDS)
+    for name in ("epoch", "base", "last"):
+        found[name] = entries[name]
+    return found
+
+
+def _drop_across(copy: Copy, rows: np.ndarray, bounds: np.ndarray) -> None:
+    """Drops claims of batches that touch none and lie across firm ones (_BOUNDS[n]) of their epoch."""
+    loose = np.flatnonzero(rows["weight"] == _CLAIM)
+    own = copy.entries[rows["at"][loose]]
+    wanted = np.zeros(len(own), dtype=_BOUNDS)
+    wanted["epoch"], wanted["base"], wanted["last"] = own["epoch"], own["last"], NO_LIMIT
+    at = np.searchsorted(bounds, wanted, side="right") - 1
+    if len(bounds):
+        near = bounds[np.maximum(at, 0)]
+        overlaps = (at >= 0) & (near["epoch"] == own["epoch"]) & (near["last"] >= own["base"])
+        differs = (near["base"] != own["base"]) | (near["last"] != own["last"])
+        rows["weight"][loose[overlaps & differs]] = 0
+
+
+class _Claims:
+    """The base offsets that are claimed for each content, and how much they weigh in all copies together.
+
+    It sets the weights in the rows of each copy. Content that a copy has twice says nothing of others.
+    """
+
+    def __init__(self, copies: Sequence[np.ndarray]) -> None:
+        def column(name: str) -> np.ndarray:
+            return np.concatenate([own[name] for own in copies])
+
+        ids, bases, weights = column("id"), column("origin") + column("first"), column("weight")
+        count = int(ids.max(initial=0)) + 1
+        is_twice = np.zeros(count, dtype=bool)
+        for own in copies:
+            is_twice |= np.bincount(own["id"], minlength=count) > 1
+        kept = np.flatnonzero((weights > 0) & ~is_twice[ids])
+        order = kept[np.lexsort((bases[kept], ids[kept]))]
+        is_first = np.diff(ids[order], prepend=-1) != 0
+        is_first[1:] |= np.diff(bases[order]) != 0
+        group = np.cumsum(is_first) - 1
+        self._bases = bases[order][is_first]
+        self._weights = np.bincount(group, weights[order]).astype(np.int64)
+        self._counts = np.bincount(ids[order][is_first], minlength=count)  # of the claims of an id
+        self._ends = np.cumsum(self._counts)
+        weights[order] = self._weights[group]
+        ends = np.cumsum([len(own) for own in copies])
+        for own, end in zip(copies, ends.tolist(), strict=True):
+            own["weight"] = weights[end - len(own) : end]
+
+    def disputed(self, rows: np.ndarray) -> np.ndarray:
+        """bool[n]: rows for which other claims are there than their own."""
+        result: np.ndarray = self._counts[rows["id"]] > (rows["weight"] > 0)
+        return result
+
+    def contradict(self, rows: np.ndarray) -> np.ndarray:
+        """bool[n]: rows of which the claim contradicts another one, or the one before."""
+        step = np.append(0, rows["first"][1:] - rows["last"][:-1])
+        is_wrong = (step < 0) | ((step > 0) & (np.diff(rows["stretch"], prepend=0) == 0))
+        result: np.ndarray = self.disputed(rows) | (rows["weight"] == 0) | (is_wrong & ~rows["is_begin"])
+        return result
+
+    def of(self, row: np.void, room: int) -> list[Claim]:
+        """The claims of a batch that lie in its file, its own first."""
+        first, last, weight = (int(row[name]) for name in ("first", "last", "weight"))
+        found = [(first, last, weight)] if weight else []
+        end = self._ends[row["id"]]
+        own = slice(end - self._counts[row["id"]], end)
+        for base, votes in zip(self._bases[own].tolist(), self._weights[own].tolist(), strict=True):
+            other = base - int(row["origin"])
+            if other != first and 0 <= other <= room - last + first:
+                found.append((other, other + last - first, votes))
+        return found
+
+
+def _placed(own: np.ndarray, claims: _Claims) -> np.ndarray:
+    """int64[n] of the rows of a file: where they are believed to be, as _ROW.first; _NONE: unknown."""
+    disputed = claims.disputed(own)
+    apart = disputed | (own["weight"] == 0) | (own["id"] == 0)
+    differs = (own["first"][1:] != own["last"][:-1]) | (np.diff(own["stretch"]) != 0)
+    begins = np.flatnonzero(np.append(True, differs | apart[1:] | apart[:-1]))
+    ends = np.append(begins[1:], len(own))
+    weights = np.add.reduceat(own["weight"], begins).tolist()
+    spans = zip(own["first"][begins].tolist(), own["last"][ends - 1].tolist(), weights, strict=True)
+    options, room = [[one] for one in spans], int(own["first"][-1])
+    for at in np.flatnonzero((disputed | (own["weight"] == 0))[begins]).tolist():
+        options[at] = claims.of(own[begins[at]], room)
+    chosen = heaviest_chain(options, own["stretch"][begins].tolist(), _GAP)
+    found = np.full(len(own), _NONE, dtype=np.int64)
+    for begin, end, number, one in zip(begins.tolist(), ends.tolist(), chosen, options, strict=True):
+        if number >= 0:
+            found[begin:end] = own["first"][begin:end] if end > begin + 1 else one[number][0]
+    around = _Around(own, found)
+    for at in np.flatnonzero(disputed & (found != _NONE)).tolist():
+        if around.is_undecided(at, claims.of(own[at], room)):
+            found[at] = _NONE
+    if not own["is_mixed"][0]:
+        around = _Around(own, found)
+        left = np.where(around.joins_after, around.after, _NONE)
+        left = np.where(around.joins_before | (around.before == around.after), around.before, left)
+        found = np.where(found == _NONE, left, found)
+    return found
+
+
+class _Around:
+    """What lies around the rows of a file: the nearest ones whose places (int64[n]) are known.
+
+    before, after: offsets that are missing there. joins_before, joins_after: no other offset can be missing
+    between.
+    """
+
+    def __init__(self, own: np.ndarray, found: np.ndarray) -> None:
+        n, known, order = len(own), found != _NONE, np.arange(len(own))
+        before = np.append(0, np.maximum.accumulate(np.where(known, order, 0))[:-1])
+        after = np.append(np.minimum.accumulate(np.where(known, order, n - 1)[::-1])[::-1][1:], n - 1)
+        self._own, self._found = own, found
+        self.before, self.after = (found + own["last"] - own["first"])[before], found[after]
+        self.joins_before, self.joins_after = (own["stretch"][at] == own["stretch"] for at in (before, after))
+        self._is_near = [own["piece"][at] == own["piece"] for at in (before, after)]
+
+    def is_undecided(self, at: int, options: Sequence[Claim]) -> bool:
+        """Whether the claim that was found touches nothing, and another one weighs as much and fits too."""
+        first, last, weight = next(one for one in options if one[0] == self._found[at])
+        before, after = int(self.before[at]), int(self.after[at])
+        touches = (self._is_near[0][at] and first == before) or (self._is_near[1][at] and last == after)
+        rivals = [one for one in options if one[0] != first and one[2] >= weight]
+        return not touches and any(before <= one[0] and one[1] <= after for one in rivals)
+
+
+def _with_alike(copy: Copy, own: np.ndarray, found: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """int64[n]: places, also where one firm batch (_BOUNDS[m]) of the epoch has as many offsets and fits."""
+    around = _Around(own, found)
+    for at in np.flatnonzero(found == _NONE).tolist() if len(bounds) else ():
+        alike = bounds[bounds["epoch"] == copy.entries["epoch"][own["at"][at]]]
+        places = alike["base"][alike["last"] - alike["base"] + 1 == own["size"][at]] - own["origin"][at]
+        places = places[(around.before[at] <= places) & (places <= around.after[at])]
+        if len(places) == 1:
+            found[at] = places[0]
+    return found
+
+
+def _write(copy: Copy, own: np.ndarray, found: np.ndarray) -> None:
+    """Corrects the entries of the rows of a file."""
+    entries, bases = copy.entries, own["origin"] + found
+    lost = own["at"][(found == _NONE) & (own["id"] > 0)]
+    entries["is_sound"][lost] = False
+    entries["base"][lost] = entries["last"][lost] = UNPLACED
+    moved = (found != _NONE) & (own["id"] > 0)
+    moved[moved] = bases[moved] != entries["base"][own["at"][moved]]
+    at = own["at"][moved]
+    entries["base"][at], entries["last"][at] = bases[moved], bases[moved] + entries["delta"][at]
+    entries["mended"][at] |= BASE_OFFSET

@@ -1,0 +1,83 @@
+"""What nothing confirms in a healed log of damaged copies: base offsets lie outside of every checksum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kafka_log_lake.pipelines.recover.base_offsets import without_gaps
+from kafka_log_lake.pipelines.recover.entries import (
+    BASE_OFFSET,
+    LEADER_EPOCH,
+    TAILS,
+    Copy,
+    are_among,
+    rows_where,
+)
+from kafka_log_lake.udfs.words import counted_noun
+
+_CORRECTED = BASE_OFFSET | LEADER_EPOCH
+_PLACE = ["file", "position"]
+
+
+def unconfirmed(copies: Sequence[Copy], batches: np.ndarray, is_compacted: bool) -> list[str]:
+    """A sentence on healed batches (ENTRY[n]) whose base offset may be wrong; none where no copy is damaged.
+
+    A base offset is confirmed by a batch that touches it, by the name of the segment that it begins, and by
+    another copy of the batch: one that is confirmed itself, or two that have it as it is stored. One that was
+    corrected in the cleaned part of a log is not; one behind a gap that nothing explains is by other copies
+    alone.
+    """
+    is_hurt = any(hurt.reason not in TAILS for copy in copies for hurt in copy.hurts)
+    is_hurt |= any((copy.entries["mended"] & _CORRECTED).any() for copy in copies)
+    is_doubtful = [
+        _is_behind_gap(copy, is_compacted) | (is_hurt & ~_is_confirmed(copy, is_compacted)) for copy in copies
+    ]
+    count, first = 0, ""
+    for copy, of_copy in zip(copies, is_doubtful, strict=True):
+        own = rows_where(batches, batches["copy"] == copy.number)
+        left = own[np.isin(own[_PLACE], rows_where(copy.entries, of_copy)[_PLACE])]
+        if not len(left):
+            continue
+        votes = np.zeros(len(left), dtype=np.int64)
+        for other, of_other in zip(copies, is_doubtful, strict=True):
+            entries, is_sound = other.entries, other.entries["is_sound"]
+            is_stored = entries["mended"] & BASE_OFFSET == 0
+            votes += are_among(left, rows_where(entries, is_sound & is_stored))
+            votes += 2 * are_among(left, rows_where(entries, is_sound & ~of_other))
+        left = left[votes < 2]
+        if len(left) and not count:
+            first = f"offset {left['base'][0]} of {copy.name}"
+        count += len(left)
+    if not count:
+        return []
+    return [
+        f"nothing confirms the base offset of {counted_noun(count, 'batch')} next to damage or gaps, "
+        f"the first at {first}: it lies outside of the checksum"
+    ]
+
+
+def _is_behind_gap(copy: Copy, is_compacted: bool) -> np.ndarray:
+    """bool[n] of a copy's entries: offsets before it are missing without damage, where no log cleaner ran."""
+    entries = copy.entries
+    gap = without_gaps(copy, np.zeros(len(entries), dtype=bool), is_compacted)
+    if copy.cleaned_before is not None:  # the log cleaner leaves no gap across where it ended
+        gap[1:] |= (entries["last"][:-1] < copy.cleaned_before) & (copy.cleaned_before < entries["base"][1:])
+    gap &= entries["is_sound"]
+    gap[1:] &= entries["is_sound"][:-1] & (entries["base"][1:] > entries["last"][:-1] + 1)
+    gap[1:] &= (entries["file"][1:] == entries["file"][:-1]) & (np.diff(entries["hurt_before"]) == 0)
+    gap[:1] = False
+    return gap
+
+
+def _is_confirmed(copy: Copy, is_compacted: bool) -> np.ndarray:
+    """bool[n] of a copy's entries: their base offset is confirmed within the copy."""
+    entries = copy.entries
+    is_weak = (entries["mended"] & _CORRECTED) != 0
+    is_weak &= ~without_gaps(copy, np.zeros(len(entries), dtype=bool), is_compacted)
+    touches = (entries["base"][1:] == entries["last"][:-1] + 1) & ~is_weak[1:] & ~is_weak[:-1]
+    found: np.ndarray = ~is_weak & (entries["position"] == 0) & (entries["base"] == entries["file_base"])
+    found[1:] |= touches
+    found[:-1] |= touches
+    return found

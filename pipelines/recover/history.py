@@ -1,0 +1,324 @@
+"""Which history of a log is the true one: that of the highest leader epoch (KIP-101, KIP-279).
+
+An epoch has one leader, so all batches of an epoch are of one history. A leader notes the epoch and the
+offset it begins with before it writes anything, in ``leader-epoch-checkpoint``; its followers note it with
+the first batch. The epoch before ends there, whatever a copy that did not follow has behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from kafka_log_lake.pipelines.recover.bounds import (
+    END,
+    Epochs,
+    believed_epochs,
+    check_snapshots,
+    epochs_of_batches,
+    log_end,
+    log_start,
+)
+from kafka_log_lake.pipelines.recover.entries import DELETED, Copy, are_among, identities
+from kafka_log_lake.udfs.format import layout as f
+
+
+class Sure(StrEnum):
+    """How sure an answer is."""
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    UNCERTAIN = "uncertain"
+
+
+@dataclass
+class History:
+    """The true history of a log.
+
+    epochs: its leader epochs with the offsets they begin with. start: the first offset, end: the one behind
+    the last. holders: numbers of the copies that know the highest epoch; primary: the one that its batches
+    are taken from first. is_true: by number of a copy, bool[n] of its entries. likely: numbers of entries,
+    by copy, that are of it as far as can be known. sure, rule: how sure, and why.
+    """
+
+    epochs: Epochs
+    start: int
+    end: int
+    holders: list[int]
+    primary: int
+    is_true: dict[int, np.ndarray]
+    sure: Sure
+    rule: str
+    doubts: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Leader:
+    """What a broker's ``__cluster_metadata`` says: it led the partition last, and in which epoch."""
+
+    copy: int
+    epoch: int
+
+
+def true_history(copies: Sequence[Copy], leaders: Sequence[Leader]) -> History:
+    """The true history of a log of which these are the copies; ``audit.mend`` corrected their batches."""
+    if not copies:
+        return History([], 0, 0, [], -1, {}, Sure.CERTAIN, "no copy is of this topic")
+    noted = {copy.number: believed_epochs(copy) for copy in copies}
+    for copy in copies:
+        check_snapshots(copy)
+    doubts: list[str] = []
+    for leader in leaders:
+        _add_leader(copies, noted, leader, doubts)
+    known = {copy.number: _joined(noted[copy.number], epochs_of_batches(copy)) for copy in copies}
+    whole = {copy.number: known[copy.number] for copy in copies if copy.state != DELETED}
+    highest = max((epochs[-1][0] for epochs in whole.values() if epochs), default=-1)
+    holders = [n for n, epochs in whole.items() if (epochs[-1][0] if epochs else -1) == highest]
+    by_number = {copy.number: copy for copy in copies}
+    epochs = _lineage([known[n] for n in holders])
+    live = [n for n in holders if by_number[n].state == "live"] or holders
+    starts = [log_start(by_number[n], noted[n]) for n in live]
+    is_true = {copy.number: _is_true(copy, epochs, known[copy.number]) for copy in copies}
+    for n in holders:
+        is_true[n] |= by_number[n].entries["magic"] < 2
+    _accept_where_holders_are_hurt(copies, holders, epochs, is_true)
+    ends = {n: _end(by_number[n], is_true[n]) for n in holders}
+    primary = max(live, key=lambda n: (ends[n], -len(by_number[n].hurts), -n))
+    doubts += _diverged_without_epochs(copies, by_number[primary], is_true)
+    end = max([*ends.values(), *(_end(by_number[n], is_true[n]) for n in whole)])
+    for copy in copies:  # a broker cut off what it deleted behind the end
+        if copy.state == DELETED:
+            is_true[copy.number] &= copy.entries["last"] < end
+    history = History(
+        epochs, max(starts, default=0), end, holders, primary, is_true, Sure.CERTAIN, "", doubts
+    )
+    _judge(history, copies, noted, known)
+    return history
+
+
+def _add_leader(copies: Sequence[Copy], noted: dict[int, Epochs], leader: Leader, doubts: list[str]) -> None:
+    """The epoch that a broker led last, where its file of epochs is gone: it began with the log's end."""
+    copy = next(one for one in copies if one.number == leader.copy)
+    highest = max([epoch for epoch, _ in noted[copy.number]] + copy.sound["epoch"].tolist(), default=-1)
+    if copy.epochs is None and leader.epoch > highest:
+        noted[copy.number] = [*noted[copy.number], (leader.epoch, log_end(copy))]
+        doubts.append(
+            f"{copy.name} has no leader-epoch-checkpoint; its __cluster_metadata says that it led "
+            f"in epoch {leader.epoch}"
+        )
+
+
+def _joined(noted: Epochs, of_batches: Epochs) -> Epochs:
+    """Batches before the log's start may still be there, where its first noted epoch begins."""
+    found = dict(of_batches)
+    for epoch, start in noted:
+        found[epoch] = min(found.get(epoch, start), start)
+    return sorted(found.items())
+
+
+def _lineage(known: Sequence[Epochs]) -> Epochs:
+    """The epochs of the copies that know the highest one; each begins at the lowest offset that one says."""
+    found: dict[int, int] = {}
+    for epochs in known:
+        for epoch, start in epochs:
+            found[epoch] = min(found.get(epoch, END), start)
+    kept: Epochs = []
+    for epoch, start in sorted(found.items(), reverse=True):
+        if not kept or start <= kept[-1][1]:
+            kept.append((epoch, start))
+    return kept[::-1]
+
+
+def _is_true(copy: Copy, epochs: Epochs, known: Epochs) -> np.ndarray:
+    """bool[n]: entries that are of the history: of one of its epochs, before the next one begins.
+
+    known: the copy's own epochs. A batch of magic 0 or 1 is of the one that began before it.
+    """
+    entries = copy.entries
+    if not epochs:
+        return np.ones(len(entries), dtype=bool)
+    own, starts = np.array(epochs, dtype=np.int64).T
+    ends = np.append(starts[1:], END)
+    noted, begins = np.array([(-1, -END - 1), *known], dtype=np.int64).T
+    before = noted[np.searchsorted(begins, entries["base"], side="right") - 1]
+    epoch = np.where(entries["magic"] < 2, before, entries["epoch"])
+    at = np.clip(np.searchsorted(own, epoch), 0, len(own) - 1)
+    # before the first epoch that is known the history is everybody's
+    is_older = (epoch < own[0]) & (entries["last"] < starts[0])
+    result: np.ndarray = is_older | ((epoch == own[0]) & (entries["last"] < ends[0]))
+    return result | ((own[at] == epoch) & (entries["base"] >= starts[at]) & (entries["last"] < ends[at]))
+
+
+def _accept_where_holders_are_hurt(
+    copies: Sequence[Copy], holders: Sequence[int], epochs: Epochs, is_true: dict[int, np.ndarray]
+) -> None:
+    """Accepts batches of an epoch that no holder has a batch of, where all holders are damaged.
+
+    An epoch whose only batches are damaged in all holders, and that no file names, is not in the history.
+    """
+    own = {epoch for epoch, _ in epochs}
+    held = [one for one in copies if one.number in holders]
+    for copy in copies:
+        for at in np.flatnonzero(~is_true[copy.number] & copy.entries["is_sound"]).tolist():
+            entry = copy.entries[at]
+            if int(entry["epoch"]) in own or any(one.epochs for one in held):
+                continue
+            if all(
+                _is_hurt(one, int(entry["base"]), int(entry["last"]), int(entry["epoch"])) for one in held
+            ):
+                is_true[copy.number][at] = True
+
+
+def _diverged_without_epochs(
+    copies: Sequence[Copy], primary: Copy, is_true: dict[int, np.ndarray]
+) -> list[str]:
+    """Takes messages of magic 0 and 1 out of the history where the primary has others; a sentence a copy.
+
+    They have no leader epoch. Where a copy has another message at an offset, its log went another way from
+    there on. Messages that are not compressed are compared: the log cleaner writes wrappers anew.
+    """
+    older = [copy for copy in copies if (copy.entries["magic"] < 2).any()]
+    if primary not in older:
+        return []
+    true = primary.entries[is_true[primary.number] & primary.entries["is_sound"]]
+    own = true[_are_plain(true)]
+    doubts = []
+    for copy in older:
+        entries = copy.entries
+        theirs = entries[is_true[copy.number] & entries["is_sound"] & _are_plain(entries)]
+        _, at, there = np.intersect1d(theirs["base"], own["base"], return_indices=True)
+        differs = theirs["magic"][at] == own["magic"][there]
+        differs &= identities(np.take(theirs, at)) != identities(np.take(own, there))
+        if differs.any():
+            first = int(theirs["base"][at][differs].min())
+            is_other = (entries["magic"] < 2) & (entries["base"] >= first)
+            is_true[copy.number] &= ~is_other | are_among(entries, true)
+            doubts.append(
+                f"{copy.name} has other messages of magic 0 or 1 than {primary.name} from offset {first} on, "
+                f"and no leader epoch says which are true: those of {primary.name} are taken"
+            )
+    return doubts
+
+
+def _are_plain(entries: np.ndarray) -> np.ndarray:
+    """bool[n]: messages of magic 0 and 1 without a codec."""
+    result: np.ndarray = (entries["magic"] < 2) & (entries["attributes"] & f.CODEC_MASK == 0)
+    return result
+
+
+def _is_hurt(copy: Copy, base: int, last: int, epoch: int) -> bool:
+    """Whether a copy is damaged where a batch lies, and the batches around would let it lie there."""
+    sound = copy.sound
+    before = sound[sound["last"] < base][-1:]
+    behind = sound[sound["base"] > last][:1]
+    if (
+        not len(before)
+        or not len(behind)
+        or len(sound) != int((sound["last"] < base).sum() + (sound["base"] > last).sum())
+    ):
+        return False
+    return bool(
+        before["epoch"][0] <= epoch <= behind["epoch"][0]
+        and before["hurt_before"][0] < behind["hurt_before"][0]
+    )
+
+
+def _end(copy: Copy, is_true: np.ndarray) -> int:
+    kept = copy.entries[is_true & copy.entries["is_sound"]]
+    return int(kept["last"].max()) + 1 if len(kept) else 0
+
+
+def _judge(
+    history: History, copies: Sequence[Copy], noted: dict[int, Epochs], known: dict[int, Epochs]
+) -> None:
+    """How sure the history is: a leader that wrote nothing is known from its file of epochs alone."""
+    live = [copy for copy in copies if copy.state == "live"]
+    missing = [copy.name for copy in live if not _has_all_epochs(copy)]
+    highest = history.epochs[-1][0] if history.epochs else -1
+    names = [copy.name for copy in copies if copy.number in history.holders]
+    history.rule = (
+        f"the history of leader epoch {highest}, the highest that any copy knows ({', '.join(names)}); an "
+        "epoch ends where the next one begins (KIP-101, KIP-279)"
+    )
+    whole = [copy for copy in copies if copy.state != DELETED]
+    loses = any((~history.is_true[copy.number] & copy.entries["is_sound"]).any() for copy in whole)
+    if missing and not history.doubts:
+        history.sure = Sure.UNCERTAIN if not loses and len(missing) < len(live) else Sure.LIKELY
+        history.doubts.append(
+            f"{', '.join(missing)} without a whole leader-epoch-checkpoint: an election after which "
+            "nothing was written would be known from it alone"
+        )
+    history.doubts += _unreached(history, copies)
+    history.doubts += _unclear_start(history, copies, noted)
+    history.doubts += _before_first(history, copies)
+    for copy in copies:
+        wrong = [one for one in copy.epochs or [] if one not in noted[copy.number]]
+        history.doubts += [
+            f"leader-epoch-checkpoint of {copy.name} says that epoch {epoch} begins at offset {start}, which "
+            "its batches contradict"
+            for epoch, start in wrong
+            if epoch > highest or copy.number in history.holders
+        ]
+    if history.doubts and history.sure == Sure.CERTAIN:
+        history.sure = Sure.LIKELY
+
+
+def _has_all_epochs(copy: Copy) -> bool:
+    """Whether ``leader-epoch-checkpoint`` is whole, and has the epochs of the batches from its first on."""
+    if copy.epochs is None or not copy.has_whole_epochs:
+        return False
+    noted = [epoch for epoch, _ in copy.epochs]
+    own = copy.sound["epoch"]
+    return bool(np.isin(own[own >= min(noted, default=0)], noted).all())
+
+
+def _unreached(history: History, copies: Sequence[Copy]) -> list[str]:
+    """A sentence where the log of no copy that knows the highest epoch reaches the offset it begins with.
+
+    A leader notes the end of its log: either the log was cut off since, or the entry is wrong.
+    """
+    epoch, start = history.epochs[-1] if history.epochs else (-1, 0)
+    if any(log_end(copy) >= start for copy in copies if copy.number in history.holders):
+        return []
+    return [
+        f"leader-epoch-checkpoint says that epoch {epoch} begins at offset {start}, which no log of it "
+        "reaches: what lay before that offset is gone, or the entry is wrong and another epoch is the last"
+    ]
+
+
+def _unclear_start(history: History, copies: Sequence[Copy], noted: dict[int, Epochs]) -> list[str]:
+    """A sentence where files of the true log's holders differ in where it begins, and batches lie between.
+
+    A broker that moves the start writes it to ``leader-epoch-checkpoint`` at once, to
+    ``log-start-offset-checkpoint`` within a minute.
+    """
+    own = [copy for copy in copies if copy.number in history.holders and copy.epochs and noted[copy.number]]
+    start, noted_start = history.start, max((noted[copy.number][0][1] for copy in own), default=0)
+    for copy in own if noted_start != start else ():
+        kept = copy.sound[copy.sound["magic"] == 2]
+        is_cut = (kept["last"] >= start) & (kept["base"] < noted_start)
+        is_left = (kept["last"] >= noted_start) & (kept["last"] < start)
+        if is_cut.any() or is_left.any():
+            first, last = min(start, noted_start), max(start, noted_start) - 1
+            return [
+                f"the log begins at offset {noted_start} by leader-epoch-checkpoint, at {start} by other "
+                f"files: records from {first} to {last} may have been deleted"
+            ]
+    return []
+
+
+def _before_first(history: History, copies: Sequence[Copy]) -> list[str]:
+    """A sentence where the log has batches of older epochs than those that its holders know."""
+    first, start = history.epochs[0] if history.epochs else (-1, 0)
+    for copy in copies:
+        kept = copy.entries[history.is_true[copy.number] & copy.entries["is_sound"]]
+        older = (kept["magic"] == 2) & (kept["epoch"] < first) & (kept["last"] >= history.start)
+        if older.any():
+            return [
+                f"batches before offset {start} are of epochs older than all that the last one is known to "
+                "follow: they may be of another history"
+            ]
+    return []

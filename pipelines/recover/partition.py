@@ -1,0 +1,150 @@
+"""What a worker process does with one partition: compares its copies, writes the healed log and what is lost.
+
+Its batches stay in this process: rows go into files, and the driver gets the few that describe the partition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kafka_log_lake.pipelines.recover import rows
+from kafka_log_lake.pipelines.recover.acknowledged import acknowledged_batches
+from kafka_log_lake.pipelines.recover.compare import Compared, Task, compare_task, forget
+from kafka_log_lake.pipelines.recover.entries import TAILS, SegmentFile
+from kafka_log_lake.pipelines.recover.log_writer import (
+    LogToWrite,
+    healed_log,
+    places_of,
+    records_of,
+    write_log,
+)
+from kafka_log_lake.udfs.compute import pc
+from kafka_log_lake.udfs.format.schema import HEADER_TYPE, RECORDS
+
+_COLUMNS = (
+    *("offset", "leader_epoch", "timestamp_ms", "key", "value", "headers", "control_type", "producer_id"),
+    *("producer_epoch", "sequence", "is_transactional"),
+)
+_OWN = {c.name: c.arrow_type for c in RECORDS.columns if c.name in _COLUMNS} | {"headers": HEADER_TYPE}
+# What a losing log's records are, before the true history is looked at
+LOST = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("copy", pa.string()),
+        ("why", pa.string()),
+        ("segment", pa.string()),
+        ("answer", pa.int8()),
+        *((name, _OWN[name]) for name in _COLUMNS),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class HealedLog:
+    """A healed log, in a folder. end: the offset behind it. segments: at least one, by base offset."""
+
+    folder: str
+    topic_id: str | None
+    epochs: list[tuple[int, int]]
+    start: int
+    end: int
+    segments: list[SegmentFile]
+
+
+@dataclass
+class Partition:
+    """What became of one partition.
+
+    rows: by table of ``rows.REPORTED``. damaged: ranges in all copies without torn and zero tails;
+    unreadable: segments of copies. batches, bytes: of the healed log; from_others, mended: of these batches.
+    is_compacted: whether the log cleaner ran over a copy.
+    log: None where all that is left is of a deleted topic. healed: the file with rows of ``healed_batches``;
+    losing: those with records of losing histories (LOST).
+    """
+
+    topic: str
+    partition: int
+    sure: str
+    doubts: list[str]
+    rows: dict[str, list[rows.Row]]
+    damaged: int
+    unreadable: int
+    batches: int
+    bytes: int
+    from_others: int
+    mended: int
+    is_compacted: bool
+    log: HealedLog | None = None
+    healed: str | None = None
+    losing: list[str] = field(default_factory=list)
+
+
+def heal_partition(task: Task, folder: str, losing: str) -> Partition:
+    """Heals one partition into ``folder``. losing: a folder for files."""
+    one = compare_task(task)
+    copies, batches = [*one.copies, *one.others], one.healed.batches
+    found = Partition(
+        one.topic,
+        one.partition,
+        str(one.history.sure),
+        one.history.doubts,
+        {table.name: list(rows_of(one)) for table, rows_of in rows.REPORTED.items()},
+        damaged=sum(hurt.reason not in TAILS for copy in copies for hurt in copy.hurts),
+        unreadable=sum(len(copy.unreadable) for copy in copies),
+        batches=len(batches),
+        bytes=int(batches["size"].sum()),
+        from_others=int((batches["copy"] != one.history.primary).sum()),
+        mended=int((batches["mended"] != 0).sum()),
+        is_compacted=one.is_compacted,
+    )
+    if one.copies:
+        history = one.history
+        place = f"{folder}/{one.topic}-{one.partition}"
+        log = healed_log(one)
+        written = write_log(log, place)
+        found.log = HealedLog(place, one.topic_id, history.epochs, history.start, history.end, written)
+        found.healed = f"{losing}/healed-{task.number}.parquet"
+        pq.write_table(rows.healed_table(one, *places_of(log, place)), found.healed)
+    found.losing = _write_losing(one, losing, task.number)
+    forget(task)
+    return found
+
+
+def _write_losing(one: Compared, folder: str, number: int) -> list[str]:
+    """Writes the records of a partition's losing histories (LOST); the files.
+
+    folder: for files of a run; number: of the partition in it.
+    """
+    copies = [*one.copies, *one.others]
+    files = {copy.number: copy.files for copy in copies}
+    written = []
+    for i, (copy, why, batches) in enumerate(rows.losing(one)):
+        if not len(batches):
+            continue
+        batches = batches[np.argsort(batches["base"], kind="stable")]
+        answers = pa.array(acknowledged_batches(copy, copies, batches), pa.int8())
+        uris = rows.source_files(copies, batches)
+        shared = {"topic": one.topic, "partition": one.partition, "copy": copy.name, "why": why}
+        log = LogToWrite(files, batches, int(batches["base"][0]))
+        written.append(f"{folder}/{number}-{i}.parquet")
+        with pq.ParquetWriter(written[-1], LOST) as writer:
+            for numbers, found in records_of(log, _COLUMNS):
+                at = pa.array(numbers)
+                table = _rows(shared, {"segment": uris.take(at), "answer": answers.take(at)}, found)
+                if why == rows.BEFORE_START:
+                    table = table.filter(pc.less(table.column("offset"), one.history.start))
+                writer.write_table(table)
+    return written
+
+
+def _rows(shared: dict[str, Any], places: dict[str, pa.Array], found: pa.RecordBatch) -> pa.Table:
+    """Rows of LOST. shared: values that are the same in all."""
+    repeated = {name: pa.repeat(pa.scalar(value), found.num_rows) for name, value in shared.items()}
+    own = {name: found.column(name) for name in _COLUMNS}
+    return pa.table({**repeated, **places, **own}).cast(LOST)

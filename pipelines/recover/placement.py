@@ -1,0 +1,193 @@
+"""What ``__cluster_metadata`` on the disks says of partitions: who led last, which nodes have a replica.
+
+A log directory holds a copy of the metadata log as far as its node had read it. The one with the highest
+epoch, and of these the longest, is believed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kafka_log_lake.pipelines.cli.terminal import counted_noun
+from kafka_log_lake.pipelines.listing.cluster_state import NO_LEADER, ClusterState, Partition, state_of_files
+from kafka_log_lake.pipelines.listing.naming import PartitionFolder
+from kafka_log_lake.pipelines.listing.uris import local_path
+from kafka_log_lake.pipelines.recover.entries import Copy
+from kafka_log_lake.pipelines.recover.sources import FUTURE, LIVE, Inventory
+from kafka_log_lake.udfs.indexes.kraft_snapshot import METADATA_TOPIC
+
+
+class Placement(NamedTuple):
+    """One partition by the metadata log.
+
+    leader, leader_epoch: node that led last and its epoch, where there is no leader at the end too; -1: none.
+    has_leader: whether it leads at the end. isr, elr, replicas: node ids; elr: those that may be elected
+    without a loss though the ISR lacks them (KIP-966). missing: replicas without a copy among
+    the sources; empty: those whose disks are there, that never led and are not in the ISR: they had not made
+    one. unnamed: copies of disks that do not say which node they are of.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str
+    leader: int
+    leader_epoch: int
+    has_leader: bool
+    isr: list[int]
+    elr: list[int]
+    replicas: list[int]
+    missing: list[int]
+    empty: list[int]
+    unnamed: list[str]
+
+    @property
+    def text(self) -> str:
+        """The partition in one line."""
+        led = f"led by node {self.leader}" if self.has_leader else f"last led by node {self.leader}, none now"
+        parts = [
+            f"{led}, epoch {self.leader_epoch}" if self.leader != NO_LEADER else "no leader",
+            f"ISR {_ids(self.isr)}",
+            f"ELR {_ids(self.elr)}" if self.elr else "",
+            f"replicas {_ids(self.replicas)}",
+            f"copy of node {_ids(self.missing)} is missing" if self.missing else "",
+            f"node {_ids(self.empty)} had none" if self.empty else "",
+        ]
+        return f"{self.topic}-{self.partition}: {'; '.join(filter(None, parts))}"
+
+
+@dataclass
+class Placements:
+    """What the metadata logs of the sources say; ``state`` is None where there is no metadata log.
+
+    disk: name of the disk whose log is believed. by_node: what each node's own log says. rows: the partitions
+    of the topics that are asked for, in their order. whole: nodes of which every log directory is among the
+    sources.
+    """
+
+    state: ClusterState | None = None
+    disk: str = ""
+    by_node: dict[int, ClusterState] = field(default_factory=dict)
+    rows: dict[PartitionFolder, Placement] = field(default_factory=dict)
+    whole: set[int] = field(default_factory=set)
+
+    @property
+    def gone(self) -> list[tuple[int, str]]:
+        """Nodes whose disks are all there, and partitions that they had a copy of, whose folder is not."""
+        return [
+            (node, f"{one.topic}-{one.partition}")
+            for one in self.rows.values()
+            for node in one.missing
+            if node in self.whole and not one.unnamed
+        ]
+
+    @property
+    def missing(self) -> Counter[int]:
+        """Of how many partitions the copy of a node is missing."""
+        return Counter(node for one in self.rows.values() for node in one.missing)
+
+    @property
+    def absent(self) -> list[str]:
+        """The partitions that no source has a copy of."""
+        return [
+            f"{one.topic}-{one.partition}"
+            for one in self.rows.values()
+            if len(one.missing) == len(one.replicas) and not one.unnamed
+        ]
+
+    @property
+    def missing_text(self) -> str:
+        """Which copies are missing; empty where none is, or nothing names replicas."""
+        counts = sorted(self.missing.items())
+        nodes = [f"node {node} of {counted_noun(count, 'partition')}" for node, count in counts]
+        return f"copies missing: {', '.join(nodes)}" if nodes else ""
+
+    def lines(self, most: int = 12) -> Iterator[str]:
+        """Who led last and which copies are missing, in lines; partitions with a copy missing come first.
+
+        most: of partitions.
+        """
+        if self.state is None:
+            yield "no __cluster_metadata is on these disks: nothing says which nodes have a copy, and who led"
+            return
+        yield f"by __cluster_metadata of {self.disk}, up to offset {self.state.reached:,}"
+        if self.state.unread_text:
+            yield f"it has {self.state.unread_text}"
+        if self.missing_text:
+            yield self.missing_text
+        shown = sorted(self.rows.values(), key=lambda one: (not one.missing, one.has_leader))[:most]
+        yield from (one.text for one in shown)
+        if len(self.rows) > most:
+            yield f"and {counted_noun(len(self.rows) - most, 'partition')} more"
+
+
+def placements(inventory: Inventory) -> Placements:
+    """What the metadata logs of the sources say of their partitions, and which replicas have no copy here."""
+    found = Placements()
+    for place, copies in inventory.copies.items():
+        if place != (METADATA_TOPIC, 0):
+            continue
+        for copy in copies:
+            if copy.state == LIVE and copy.files:
+                _add(found, copy)
+    if found.state is not None:
+        found.whole = _whole_nodes(found.state, inventory)
+        rows = sorted(_rows(found.state, inventory, found.whole))
+        found.rows = {PartitionFolder(one.topic, one.partition): one for one in rows}
+    return found
+
+
+def _add(found: Placements, copy: Copy) -> None:
+    state = state_of_files(local_path(copy.folder) or "", (local_path(one.uri) or "" for one in copy.files))
+    own = found.by_node.get(copy.broker_id) if copy.broker_id is not None else None
+    if copy.broker_id is not None and (own is None or _rank(own) < _rank(state)):
+        found.by_node[copy.broker_id] = state
+    if found.state is None or _rank(found.state) < _rank(state):
+        found.state, found.disk = state, copy.name
+
+
+def _rank(state: ClusterState) -> tuple[int, int]:
+    """As Raft elects: by the epoch of the last record, then by how many there are."""
+    return state.epoch, state.reached
+
+
+def _rows(state: ClusterState, inventory: Inventory, whole: set[int]) -> Iterator[Placement]:
+    for one in state.partitions.values():
+        topic = state.topics.get(one.topic_id)
+        if topic is not None and inventory.is_meant(topic):
+            copies = inventory.copies.get(PartitionFolder(topic, one.partition), ())
+            yield _placement(topic, one, copies, whole)
+
+
+def _whole_nodes(state: ClusterState, inventory: Inventory) -> set[int]:
+    """The nodes of which every log directory is among the sources, by their registrations."""
+    here: dict[int, set[str | None]] = defaultdict(set)
+    for _, identity in inventory.log_dirs.values():
+        if identity.node_id is not None:
+            here[identity.node_id].add(identity.directory_id)
+    registered = {node: set(broker.get("logDirs") or ()) for node, broker in state.brokers.items()}
+    return {node for node, dirs in here.items() if registered.get(node, set()) <= dirs}
+
+
+def _placement(topic: str, one: Partition, copies: Sequence[Copy], whole: set[int]) -> Placement:
+    own = [
+        copy
+        for copy in copies
+        if copy.files and copy.state in (LIVE, FUTURE) and copy.topic_id in (one.topic_id, None)
+    ]
+    here = {copy.broker_id for copy in own}
+    last: Mapping[int, int] = one.led or {NO_LEADER: -1}
+    leader = max(last, key=lambda node: last[node])
+    absent = set(one.replicas) - here
+    empty = sorted((absent & whole) - {*one.isr, *one.led})
+    missing = sorted(absent - set(empty))
+    unnamed = sorted(copy.name for copy in own if copy.broker_id is None)
+    has_leader = one.leader != NO_LEADER
+    lists = sorted(one.isr), sorted(one.elr), list(one.replicas), missing, empty, unnamed
+    return Placement(topic, one.partition, one.topic_id, leader, last[leader], has_leader, *lists)
+
+
+def _ids(nodes: Sequence[int]) -> str:
+    return ", ".join(map(str, nodes)) or "none"

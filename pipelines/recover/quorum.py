@@ -1,0 +1,235 @@
+"""``recover --metadata``: the metadata logs of controllers compared, and the state that they agreed on.
+
+A record of the metadata log is committed once a majority of the controllers has it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence, Sized
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.cli.terminal import counted_noun
+from kafka_log_lake.pipelines.listing.cluster_state import (
+    COLUMNS,
+    ClusterState,
+    decoded_records,
+    is_whole,
+    snapshot_end,
+    snapshots,
+    state_of,
+)
+from kafka_log_lake.pipelines.listing.identity import QUORUM_STATE
+from kafka_log_lake.pipelines.listing.naming import PartitionFolder
+from kafka_log_lake.pipelines.listing.uris import local_path
+from kafka_log_lake.pipelines.recover.bounds import END, epochs_of_batches
+from kafka_log_lake.pipelines.recover.broker_disk import write_identity
+from kafka_log_lake.pipelines.recover.compare import Compared, Known, Task, compare_task, store_entries
+from kafka_log_lake.pipelines.recover.entries import Copy
+from kafka_log_lake.pipelines.recover.history import Sure
+from kafka_log_lake.pipelines.recover.log_writer import copy_log, healed_log, records_of, write_log
+from kafka_log_lake.pipelines.recover.sources import Inventory
+from kafka_log_lake.udfs.indexes.kraft_snapshot import BOOTSTRAP, METADATA_TOPIC, snapshot_id
+from kafka_log_lake.udfs.storage.regular_file import MOST_INDEX_BYTES, MOST_SMALL_BYTES, read_regular
+
+_PLACE = PartitionFolder(METADATA_TOPIC, 0)
+
+
+@dataclass
+class Quorum:
+    """The metadata logs compared. voters: node ids; empty where no file names them.
+
+    committed: the offset behind the last record that a majority of the voters has; None where the disks of
+    fewer than a majority are here. ends: the offset behind the last true record of each copy. snapshot: path
+    of the newest snapshot that is of the true history, None without one.
+    """
+
+    one: Compared
+    voters: list[int]
+    committed: int | None
+    ends: dict[str, int]
+    snapshot: str | None
+
+    @property
+    def missing(self) -> list[int]:
+        """The voters whose disks are not here."""
+        return sorted(set(self.voters) - {copy.broker_id for copy in self.one.copies})
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why the history, or what of it is committed, is not certain."""
+        found = list(self.one.history.doubts)
+        if self.missing:
+            found.append(f"copies missing: controller {', '.join(map(str, self.missing))}")
+        if not self.voters:
+            found.append("no quorum-state names the voters, so a controller's copy may be missing")
+        return found
+
+    @property
+    def sure(self) -> Sure:
+        """How sure the history is: certain with the disks of all voters alone."""
+        sure = self.one.history.sure
+        return Sure.LIKELY if sure == Sure.CERTAIN and self.doubts else sure
+
+    @property
+    def end(self) -> int:
+        """The offset behind the true history that the disks hold."""
+        return max(self.one.history.end, snapshot_end(self.snapshot))
+
+
+def compare_quorum(inventory: Inventory, settings: Settings) -> Quorum:
+    """Raises a UserError where no source has a metadata log."""
+    copies = inventory.copies.get(_PLACE)
+    if not copies:
+        raise UserError("no folder __cluster_metadata-0 in the sources: name the disks of controllers")
+    with tempfile.TemporaryDirectory(prefix="kafka-log-lake-") as folder:
+        stored = store_entries(inventory, [_PLACE], settings, folder)
+        one = compare_task(Task(0, _PLACE, copies, stored[_PLACE], Known()))
+    ends = {
+        copy.name: max(one.true_end(copy) or 0, snapshot_end(_newest_snapshot([copy]))) for copy in copies
+    }
+    voters = sorted({voter for copy in copies for voter in _voters(copy)})
+    snapshot = _newest_snapshot([copy for copy in copies if copy.number in one.history.holders])
+    return Quorum(one, voters, _committed(copies, ends, voters), ends, snapshot)
+
+
+def _voters(copy: Copy) -> list[int]:
+    """The node ids of the controllers by ``quorum-state``; of a quorum that changes its voters none."""
+    path = os.path.join(local_path(copy.folder) or "", QUORUM_STATE)
+    try:
+        said = json.loads(read_regular(path, MOST_SMALL_BYTES))
+        return [int(one["voterId"]) for one in said.get("currentVoters", ())]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _committed(copies: Sequence[Copy], ends: dict[str, int], voters: Sequence[int]) -> int | None:
+    """The highest offset that a majority reaches; None without the disks of one.
+
+    voters: node ids; empty where every disk counts as one.
+    """
+    held: dict[int | str, int] = {}
+    for copy in copies:
+        key = copy.broker_id if copy.broker_id is not None else copy.name
+        if not voters or key in voters:
+            held[key] = max(held.get(key, 0), ends[copy.name])
+    count = len(voters) or len(held)
+    reached = sorted(held.values(), reverse=True)[count // 2 :]
+    return reached[0] if reached else None
+
+
+def _snapshots(copies: Sequence[Copy]) -> list[str]:
+    """The snapshots of all copies, the newest last."""
+    found = [path for copy in copies for path in snapshots(local_path(copy.folder) or "")]
+    return sorted(found, key=lambda path: (snapshot_id(os.path.basename(path)) or (), path))
+
+
+def _newest_snapshot(copies: Sequence[Copy], end: int = END) -> str | None:
+    """The newest one up to an offset whose records can all be read.
+
+    A controller makes it of committed records alone.
+    """
+    known = (path for path in reversed(_snapshots(copies)) if snapshot_end(path) <= end)
+    return next(filter(is_whole, known), None)
+
+
+def state_at(quorum: Quorum, offset: int | None) -> ClusterState:
+    """The state of the true history before an offset; None: of all of it.
+
+    Raises a UserError for an offset that the history does not reach, or no longer has.
+    """
+    end = quorum.end if offset is None else offset
+    snapshot = _newest_snapshot(quorum.one.copies, end)
+    first = quorum.one.history.start
+    if end > quorum.end or (snapshot is None and first > 0) or snapshot_end(snapshot) < min(first, end):
+        raise UserError(f"--at {end}: the metadata logs have offsets from {first} to {quorum.end}")
+    found = (batch for _, batch in records_of(healed_log(quorum.one), COLUMNS))
+    return state_of(snapshot, decoded_records(found), end)
+
+
+def write_controller(quorum: Quorum, folder: Path, inventory: Inventory, node_id: int) -> None:
+    """Writes the disk of one controller that is the whole quorum: the log, a snapshot, ``meta.properties``.
+
+    There is no ``quorum-state``: the controller takes the epoch from the log, and its voters from its
+    settings.
+    """
+    own = folder / f"{METADATA_TOPIC}-0"
+    with tempfile.TemporaryDirectory(prefix="kafka-log-lake-") as listed:
+        write_log(healed_log(quorum.one), listed)
+        copy_log(listed, str(own))
+    if quorum.snapshot:
+        shutil.copyfile(quorum.snapshot, own / os.path.basename(quorum.snapshot))
+    for log_dir in inventory.log_dirs:
+        with suppress(OSError):
+            (folder / BOOTSTRAP).write_bytes(read_regular(f"{log_dir}/{BOOTSTRAP}", MOST_INDEX_BYTES))
+            break
+    write_identity(folder, inventory, node_id)
+
+
+def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:
+    """What was found, in a few lines."""
+    one = quorum.one
+    lines = []
+    for copy in one.copies:
+        epochs = ", ".join(f"{epoch}@{start}" for epoch, start in epochs_of_batches(copy))
+        lost = int((copy.entries["is_sound"] & ~one.history.is_true[copy.number]).sum())
+        role = "voter" if copy.broker_id in quorum.voters else "observer"
+        words = f"{copy.name:12} {role}, true history up to {quorum.ends[copy.name]}, epochs {epochs}"
+        words += f"; {counted_noun(lost, 'batch')} of a history that lost" if lost else ""
+        words += f"; {counted_noun(len(copy.hurts), 'damaged range')}" if copy.hurts else ""
+        lines.append(words)
+    best = max(one.copies, key=lambda copy: (quorum.ends[copy.name], -copy.number))
+    voters = ", ".join(map(str, quorum.voters)) or "not named by any quorum-state"
+    held: dict[str, Sized] = {"topic": state.topics, "partition": state.partitions, "broker": state.brokers}
+    held |= {"ACL": state.acls, "SCRAM user": state.users}
+    counts = ", ".join(counted_noun(len(some), noun) for noun, some in held.items())
+    counts += f"; {state.unread_text}" if state.unread_text else ""
+    lines += [
+        f"voters       {voters}",
+        f"most complete  {best.name}: it reaches offset {quorum.end}; history {quorum.sure}",
+        f"committed    {_committed_text(quorum)}",
+        f"state        at {state.reached}: {counts}",
+    ]
+    lines += [f"doubt        {doubt}" for doubt in quorum.doubts]
+    for gap in one.healed.lost:
+        last = "an unknown one" if gap.last is None else gap.last
+        lines.append(f"lost         offsets {gap.first} to {last}: {gap.detail}")
+    if quorum.committed is not None and quorum.end > quorum.committed:
+        lines.append(
+            f"uncommitted  offsets {quorum.committed} to {quorum.end - 1} are on too few of these disks"
+        )
+    return [*lines, _verdict(quorum, state)]
+
+
+def _verdict(quorum: Quorum, state: ClusterState) -> str:
+    """The last line: whether this is all that the cluster knew."""
+    lost = len(quorum.one.healed.lost)
+    reasons = [
+        state.unread_text,
+        f"no copy has {counted_noun(lost, 'range')} of the log" if lost else "",
+        "it is not known which records a majority has" if quorum.committed is None else "",
+        f"the history is {quorum.sure}" if quorum.sure != Sure.CERTAIN else "",
+    ]
+    found = "; ".join(filter(None, reasons))
+    at = f"the state at offset {state.reached}"
+    return f"{at} may not be whole: {found}" if found else f"{at} is whole: each of its records was read"
+
+
+def _committed_text(quorum: Quorum) -> str:
+    if quorum.committed is not None:
+        of_voters = "a majority of the voters has it on these disks"
+        who = of_voters if quorum.voters else "most of these disks have it"
+        return f"up to offset {quorum.committed}: {who}"
+    here = len({copy.broker_id for copy in quorum.one.copies} & set(quorum.voters))
+    known = snapshot_end(quorum.snapshot)  # of committed records alone
+    return (
+        f"not known{f' beyond offset {known}' if known else ''}: the disks of {here} of {len(quorum.voters)} "
+        "voters are here, no majority"
+    )

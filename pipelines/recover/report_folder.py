@@ -1,0 +1,121 @@
+"""``--report DIR``: a folder that holds what ``recover`` wrote and nothing else, so a run may replace it.
+
+Its manifest has the SHA-256 of each file, as ``sha256sum`` writes it. A folder with another file, or with one
+that somebody has changed, is refused: it is not ours to overwrite.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from kafka_log_lake.pipelines.cli.errors import UserError, writing
+from kafka_log_lake.pipelines.cli.streams import replace_file
+
+MANIFEST = "MANIFEST.sha256"
+_UNFINISHED = ".kafka-log-lake-unfinished"  # what a run is writing; of one that was killed it is left
+_HEAD = "# what kafka-log-lake recover wrote; it replaces these files alone, and only as they are here\n"
+Listed = set[tuple[str, str]]  # (SHA-256, path below the folder)
+
+
+def check_report_folder(path: str) -> None:
+    """Raises a UserError for a folder with files that ``recover`` did not write, or that changed since."""
+    folder = Path(path)
+    if os.path.lexists(path) and not folder.is_dir():
+        raise UserError(f"--report {path} is not a folder")
+    if not folder.exists():
+        return
+    with writing(f"--report {path}"):
+        listed = _listed(folder)
+        other = next((name for name in _files(folder) if not _is_listed(folder, name, listed)), None)
+    if other is not None:
+        has_changed = other in {name for _, name in listed}
+        why = "has changed since recover wrote it" if has_changed else "was not written by recover"
+        raise UserError(f"--report {path}: {other!r} in it {why}, and is not replaced: name a new folder")
+
+
+@contextmanager
+def report_folder(path: str) -> Iterator[Path]:
+    """A folder to write into, whose files replace those of an earlier run in ``path`` once all are written.
+
+    Raises a UserError as ``check_report_folder`` does, and where the files can't be written.
+    """
+    check_report_folder(path)
+    folder = Path(path)
+    made = folder / _UNFINISHED
+    try:
+        with writing(f"--report {path}"):
+            shutil.rmtree(made, ignore_errors=True)
+            made.mkdir(parents=True)
+            yield made
+            _replace(folder, made)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _replace(folder: Path, made: Path) -> None:
+    """Moves the files of ``made`` into the folder. A run that is killed meanwhile leaves nothing unlisted."""
+    old, new = _listed(folder), {(_digest(made / name), name) for name in _files(made)}
+    _write_manifest(folder, old | new)
+    names = {name for _, name in new}
+    for name in _files(folder):
+        if name not in names:
+            (folder / name).unlink()
+            with suppress(OSError):  # where other files are left in it
+                (folder / name).parent.rmdir()
+    for name in sorted(names):
+        (folder / name).parent.mkdir(exist_ok=True)
+        replace_file(made / name, folder / name)
+    _write_manifest(folder, new)
+
+
+def _files(folder: Path) -> list[str]:
+    """The paths of all files and links below a folder but the manifest, and of folders without one."""
+    found = []
+    for root, folders, files in os.walk(folder):
+        if Path(root) == folder:
+            folders[:] = [name for name in folders if name != _UNFINISHED]
+            files = [name for name in files if name != MANIFEST or not _is_manifest(folder / name)]
+        links = [name for name in folders if os.path.islink(os.path.join(root, name))]
+        found += [os.path.relpath(os.path.join(root, name), folder) for name in (*files, *links)]
+        if not files and not folders and Path(root) != folder:
+            found.append(os.path.relpath(root, folder))
+    return sorted(found)
+
+
+def _is_listed(folder: Path, name: str, listed: Listed) -> bool:
+    path = folder / name
+    is_plain = path.is_file() and not path.is_symlink()
+    return is_plain and (_digest(path), name) in listed
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _listed(folder: Path) -> Listed:
+    """The entries of the folder's manifest; none without one that ``recover`` wrote."""
+    if not _is_manifest(folder / MANIFEST):
+        return set()
+    text = (folder / MANIFEST).read_text(encoding="utf-8", errors="replace")
+    parts = (line.partition("  ") for line in text.removeprefix(_HEAD).splitlines())
+    return {(digest, name) for digest, _, name in parts}
+
+
+def _is_manifest(path: Path) -> bool:
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_HEAD)) == _HEAD.encode()
+
+
+def _write_manifest(folder: Path, listed: Iterable[tuple[str, str]]) -> None:
+    text = "".join(f"{digest}  {name}\n" for digest, name in sorted(listed, key=lambda one: one[::-1]))
+    unfinished = folder / _UNFINISHED / MANIFEST
+    unfinished.write_text(_HEAD + text, encoding="utf-8")
+    replace_file(unfinished, folder / MANIFEST)

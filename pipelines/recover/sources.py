@@ -1,0 +1,396 @@
+"""``--source NAME=PATH``: the disks of a cluster's brokers, and the copies of partitions on them.
+
+For disks that were copied into an object store there is a folder of this machine that looks like one. Files
+next to segments are fetched whole. A segment is an empty file of its size and time: its bytes are read where
+they are. The metadata log of a controller is fetched too.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.lake.address import HEALED_LOG
+from kafka_log_lake.pipelines.listing.checkpoints import read_offsets
+from kafka_log_lake.pipelines.listing.identity import Identity, read_identity
+from kafka_log_lake.pipelines.listing.local import topic_id_of
+from kafka_log_lake.pipelines.listing.naming import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    SEGMENT_SUFFIX,
+    SWAP_SUFFIX,
+    File,
+    Folder,
+    PartitionFolder,
+    offset_left,
+    parse_file,
+    parse_folder,
+    parse_left_folder,
+)
+from kafka_log_lake.pipelines.listing.stores import list_files
+from kafka_log_lake.pipelines.listing.swaps import complete_swaps
+from kafka_log_lake.pipelines.listing.uris import (
+    GLOB_CHARACTERS,
+    Source,
+    canonical,
+    local_path,
+    parse_source,
+    resolve,
+)
+from kafka_log_lake.pipelines.plan.headers import end_of_batches
+from kafka_log_lake.pipelines.recover.entries import DELETED, Copy, SegmentFile
+from kafka_log_lake.udfs.indexes.checkpoint_files import (
+    LEADER_EPOCH_FILE,
+    MOST_BYTES,
+    OFFSET_FILES,
+    leader_epochs,
+)
+from kafka_log_lake.udfs.indexes.files import (
+    OFFSET_INDEX,
+    PRODUCER_SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    broker_file,
+)
+from kafka_log_lake.udfs.indexes.kraft_snapshot import METADATA_TOPIC
+from kafka_log_lake.udfs.indexes.producer_snapshot import ENTRY as PRODUCER
+from kafka_log_lake.udfs.indexes.producer_snapshot import Snapshot, read_producer_snapshot
+from kafka_log_lake.udfs.storage.byte_source import reason_of
+from kafka_log_lake.udfs.storage.regular_file import RefusedFile, read_regular, what_it_is
+from kafka_log_lake.udfs.storage.store import canonical as canonical_uri
+from kafka_log_lake.udfs.storage.store import open_store
+
+LIVE, FUTURE, DELETE, STRAY = "live", "future", "delete", "stray"
+_OWN = {LEADER_EPOCH_FILE, "partition.metadata"}  # next to the segments of a partition
+TopicTest = Callable[[str], bool]
+
+
+@dataclass
+class Inventory:
+    """The copies of all partitions in the sources.
+
+    is_meant: whether a topic is asked for; ``__cluster_metadata`` is read all the same.
+    include_deleted: whether ``.log.deleted`` files are copies; passed_over: those that are not.
+    copies: by topic and partition. log_dirs: the folders with partitions, each with its source's name and
+    identity. skipped: why folders were left out. warnings: of files that can't be read. offsets: the entries
+    of each checkpoint file, by its path.
+    """
+
+    is_meant: TopicTest
+    include_deleted: bool = False
+    copies: dict[PartitionFolder, list[Copy]] = field(default_factory=lambda: defaultdict(list))
+    log_dirs: dict[str, tuple[str, Identity]] = field(default_factory=dict)
+    skipped: Counter[str] = field(default_factory=Counter)
+    passed_over: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster of all log directories; None where none names it."""
+        return next((one.cluster_id for _, one in self.log_dirs.values() if one.cluster_id), None)
+
+
+def find_copies(sources: Sequence[str], is_meant: TopicTest, include_deleted: bool = False) -> Inventory:
+    """Every copy of every partition in the sources.
+
+    include_deleted: whether each ``.log.deleted`` file is a copy by itself, else they are passed over.
+
+    Raises a UserError for a source that can't be opened, for sources of two clusters, and for none.
+    """
+    inventory = Inventory(is_meant, include_deleted)
+    seen: set[str] = set()
+    for source in map(parse_source, sources):
+        if source.name == HEALED_LOG:
+            raise UserError(f"no source can be named {HEALED_LOG}: it is the name of the merged log")
+        is_remote = local_path(source.path) is None
+        if any(c in source.path for c in GLOB_CHARACTERS) and not os.path.lexists(source.path):
+            raise UserError(f"no such path: {source.path}: name a disk, not a pattern")
+        disk = mirrored(canonical_uri(source.path)) if is_remote else source.path
+        resolved = resolve([disk])
+        if resolved.files:
+            raise UserError(f"{source.path} is a file: name a disk, or a partition folder")
+        folders = [one for root in resolved.folders for one in _partition_folders(root, inventory)]
+        if not folders:
+            inventory.warnings.append(f"no partition folder (<topic>-<partition>) in {source.path}")
+        for folder in dict.fromkeys(folders):
+            if folder not in seen:
+                seen.add(folder)
+                _add(folder, source, inventory)
+    _check_clusters(inventory)
+    if not inventory.copies and not inventory.log_dirs:
+        raise UserError(f"no partition folders (<topic>-<partition>) in {', '.join(sources)}")
+    _number(inventory)
+    inventory.warnings = [original(text) for text in inventory.warnings]
+    for place, copies in inventory.copies.items():
+        if place.topic != METADATA_TOPIC:
+            for copy in copies:
+                copy.folder = original(copy.folder)
+                copy.files = [one._replace(uri=original(one.uri)) for one in copy.files]
+    return inventory
+
+
+def _partition_folders(root: str, inventory: Inventory) -> Iterator[str]:
+    """The partition folders at or below ``root``, by name and by a file. Links are not followed."""
+    todo = [root]
+    while todo:
+        path = todo.pop()
+        try:
+            with os.scandir(path) as listed:
+                entries = list(listed)
+        except OSError as error:
+            inventory.warnings.append(f"{path} can't be read: {error.strerror}")
+            continue
+        todo += sorted((one.path for one in entries if one.is_dir(follow_symlinks=False)), reverse=True)
+        is_place = not isinstance(parse_folder(canonical(path)), str) or parse_left_folder(path)
+        if is_place and any(one.name in _OWN or one.name.endswith(SEGMENT_SUFFIX) for one in entries):
+            yield path
+
+
+def _add(folder: str, source: Source, inventory: Inventory) -> None:
+    log_dir = os.path.dirname(folder)
+    if log_dir not in inventory.log_dirs:
+        identity = read_identity(log_dir, inventory.warnings)
+        own = f"broker-{identity.node_id}" if identity.node_id is not None else os.path.basename(log_dir)
+        inventory.log_dirs[log_dir] = (source.name or own, identity)
+    name, identity = inventory.log_dirs[log_dir]
+    left = parse_left_folder(folder)
+    place = left[0] if left else parse_folder(canonical(folder))
+    assert not isinstance(place, str)
+    if not inventory.is_meant(place.topic) and place.topic != METADATA_TOPIC:
+        inventory.skipped["topic not chosen"] += 1
+        return
+    state = left[1] if left else LIVE
+    copy, deleted = _read_copy(
+        folder, f"{name}/{os.path.basename(folder)}" if left else name, state, inventory
+    )
+    copy.broker_id = identity.node_id
+    _add_deleted(copy, deleted, f"{name}/{os.path.basename(folder)}", inventory.copies[place], inventory)
+    if copy.files or copy.epochs or copy.topic_id:
+        inventory.copies[place].append(copy)
+    else:
+        inventory.skipped["folder without a segment"] += 1
+    _add_offsets(copy, place, log_dir, inventory)
+
+
+def _add_deleted(
+    of: Copy, files: Sequence[SegmentFile], name: str, copies: list[Copy], inventory: Inventory
+) -> None:
+    """Adds the ``.log.deleted`` files of a folder as copies: their offsets may be in other files too."""
+    if not inventory.include_deleted or METADATA_TOPIC in name:
+        inventory.passed_over += [local_path(one.uri) or one.uri for one in files]
+        return
+    for one in files:
+        copy = Copy(0, f"{name}/{one.uri.rpartition('/')[2]}", of.broker_id, of.folder, DELETED, of.topic_id)
+        copy.files.append(one)
+        copies.append(copy)
+
+
+def _read_copy(folder: str, name: str, state: str, inventory: Inventory) -> tuple[Copy, list[SegmentFile]]:
+    """The copy in a folder, and the ``.log.deleted`` files there that hold a byte."""
+    deleted: list[SegmentFile] = []
+    copy = Copy(0, name, None, canonical(folder), state, None)
+    files, indexes = [], set()
+    try:
+        with os.scandir(folder) as listed:
+            entries = list(listed)
+        for entry in entries:
+            found = broker_file(entry.name)
+            if found is not None and found.kind in (OFFSET_INDEX, TIME_INDEX):
+                indexes.add(found.base)
+            if found is not None and found.kind == PRODUCER_SNAPSHOT:
+                _read_snapshot(entry.path, found.base, copy)
+            if not (entry.is_file() or entry.is_dir()) and _is_read(entry.name):
+                _refuse(entry, copy, inventory)
+            if entry.name.endswith((SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)) and entry.is_file():
+                status = entry.stat()
+                files.append(File(entry.name, status.st_size, status.st_mtime_ns // 1000, True))
+            left = offset_left(entry.name, DELETED_SUFFIX)
+            if left is not None and entry.is_file():
+                status = entry.stat()
+                if status.st_size:
+                    uri = f"{copy.folder}/{entry.name}"
+                    deleted.append(SegmentFile(uri, left, status.st_size, status.st_mtime_ns // 1000))
+    except OSError as error:
+        inventory.warnings.append(f"{folder} can't be read: {error.strerror}")
+        return copy, []
+    done = complete_swaps(Folder(copy.folder, files, None), end_of_batches)
+    inventory.warnings += [f"{uri} can't be read: {why}" for uri, why in done.unreadable.items()]
+    for file in done.files:
+        base = parse_file(file.name)
+        if isinstance(base, int):
+            uri = done.swaps.get(file.name, f"{copy.folder}/{file.name}")
+            copy.files.append(SegmentFile(uri, base, file.length, file.modified))
+    copy.files.sort(key=lambda one: one.base)
+    copy.orphans = sorted(indexes - {one.base for one in copy.files})
+
+    def refused(path: str, why: str) -> None:
+        warning = f"{path}: not read: {why}"
+        if warning not in inventory.warnings:
+            inventory.warnings.append(warning)
+
+    copy.topic_id = topic_id_of(folder, entries, refused, follow=True)
+    copy.epochs = _epochs(copy, folder)
+    return copy, sorted(deleted)
+
+
+def _is_read(name: str) -> bool:
+    """Whether a file of this name in a partition's folder would be read."""
+    is_log = name.endswith((SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX))
+    return is_log or name in _OWN or broker_file(name) is not None
+
+
+def _refuse(entry: os.DirEntry[str], copy: Copy, inventory: Inventory) -> None:
+    """Notes a file that is neither a regular one nor a folder."""
+    try:
+        kind = what_it_is(entry.stat().st_mode)
+    except OSError:
+        kind = "a link that leads nowhere"
+    copy.unreadable.append(f"{entry.path}: not read: it is {kind}")
+    inventory.warnings.append(copy.unreadable[-1])
+
+
+def _read_snapshot(path: str, base: int, copy: Copy) -> None:
+    try:
+        found = read_producer_snapshot(read_regular(path, MOST_BYTES))
+    except OSError as error:
+        found = Snapshot(np.zeros(0, dtype=PRODUCER), str(error.strerror))
+    if found.problem is None:
+        copy.snapshots[base] = found.entries
+    else:
+        copy.unbelieved.append(f"{os.path.basename(path)}: {found.problem}")
+
+
+def _epochs(copy: Copy, folder: str) -> list[tuple[int, int]] | None:
+    """The entries of ``leader-epoch-checkpoint``; None without the file, and where it can't be read."""
+    try:
+        data = read_regular(os.path.join(folder, LEADER_EPOCH_FILE), MOST_BYTES)
+    except RefusedFile as error:
+        copy.unbelieved.append(f"{LEADER_EPOCH_FILE}: not read: {error.strerror}")
+        return None
+    except OSError:
+        return None
+    rows = leader_epochs(data).to_pylist()
+    if not data.strip(b"\0\r\n\t ") or any(row["leader_epoch"] is None for row in rows):
+        why = next((row["error"] for row in rows if row["error"]), "it is empty")
+        copy.unbelieved.append(f"{LEADER_EPOCH_FILE}: {why}")
+        return None
+    wrong = [f"{LEADER_EPOCH_FILE}: {row['error']}" for row in rows if row["error"]]
+    copy.unbelieved += wrong
+    copy.has_whole_epochs = not wrong
+    return [(row["leader_epoch"], row["start_offset"]) for row in rows if row["error"] is None]
+
+
+def _add_offsets(copy: Copy, place: PartitionFolder, log_dir: str, inventory: Inventory) -> None:
+    """What the checkpoint files of a log directory say of a copy that is live."""
+    if copy.state != LIVE:
+        return
+    for name, field_ in OFFSET_FILES.items():
+        found = _offsets(os.path.join(log_dir, name), inventory).get(place)
+        setattr(copy, "log_start" if field_ == "log_start_offset" else field_, found)
+
+
+def _offsets(path: str, inventory: Inventory) -> dict[tuple[str, int], int]:
+    """The entries of a checkpoint file, read once; {} without one and where it can't be read."""
+    if path not in inventory.offsets:
+        inventory.offsets[path] = {}
+        try:
+            inventory.offsets[path] = read_offsets(path)
+        except RefusedFile as error:
+            inventory.warnings.append(f"{path}: not read: {error.strerror}")
+        except ValueError as error:
+            inventory.warnings.append(f"{path}: {error}: what it says is not used")
+        except OSError:
+            pass
+    return inventory.offsets[path]
+
+
+def _check_clusters(inventory: Inventory) -> None:
+    """Raises a UserError where two log directories are of two clusters."""
+    by_cluster: dict[str, str] = {}
+    for log_dir, (name, identity) in inventory.log_dirs.items():
+        if identity.cluster_id:
+            by_cluster.setdefault(identity.cluster_id, f"{name} ({log_dir}) is of {identity.cluster_id}")
+    if len(by_cluster) > 1:
+        raise UserError(
+            f"the sources are of {len(by_cluster)} clusters, which one lake can't hold: "
+            f"{'; '.join(by_cluster.values())}: recover each cluster by itself"
+        )
+
+
+def _number(inventory: Inventory) -> None:
+    """Numbers the copies of each partition, and gives those of one name a name each."""
+    for copies in inventory.copies.values():
+        copies.sort(key=lambda one: (one.state != LIVE, one.name, one.folder))
+        names = Counter(one.name for one in copies)
+        for number, copy in enumerate(copies):
+            copy.number = number
+            if names[copy.name] > 1:
+                copy.name = f"{copy.name}:{os.path.dirname(local_path(copy.folder) or '')}"
+
+
+# Disks in an object store
+
+_NAMES_ALONE = (SEGMENT_SUFFIX, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, ".deleted")
+
+
+@cache
+def _folder() -> str:
+    """The folder of this process for all mirrors; it goes with the process."""
+    folder = tempfile.mkdtemp(prefix="kafka-log-lake-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def mirrored(uri: str) -> str:
+    """The folder that looks like the disk, or the part of one, at a canonical URI.
+
+    Raises a UserError for one that can't be listed or read.
+    """
+    places = [uri]
+    if not isinstance(parse_folder(uri), str):
+        places.append(uri.rpartition("/")[0])  # meta.properties and checkpoints of the disk lie there
+    for place in places:
+        table, _ = list_files(place, ("",))
+        for path, length, modified in zip(*table.to_pydict().values(), strict=True):
+            if place == uri or path.rpartition("/")[0] == place:
+                _make(path, length, modified)
+    return _local(uri)
+
+
+def original(text: str) -> str:
+    """A path or URI, or a text with some, in which those of mirrors are the URIs of what they are for."""
+    return re.sub(rf"(file://)?{re.escape(_folder())}/([a-z0-9]+)/", r"\2://", text)
+
+
+def _local(uri: str) -> str:
+    scheme, _, rest = uri.partition("://")
+    return f"{_folder()}/{scheme}/{rest}".rstrip("/")
+
+
+def _make(uri: str, length: int, modified: int) -> None:
+    """modified: microseconds since 1970 UTC."""
+    path = _local(uri)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    is_name_alone = path.endswith(_NAMES_ALONE) and f"/{METADATA_TOPIC}-" not in path
+    try:
+        with open(path, "wb") as out:
+            if is_name_alone:
+                out.truncate(length)
+            else:
+                system, place = open_store(uri)
+                with system.open_input_stream(place) as source:
+                    shutil.copyfileobj(source, out)
+    except OSError as error:
+        raise UserError(f"{uri} can't be read: {reason_of(error)}") from None
+    os.utime(path, ns=(modified * 1000, modified * 1000))

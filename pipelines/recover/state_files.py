@@ -1,0 +1,184 @@
+"""The state of a cluster as tables, as commands of Kafka's tools, and as Strimzi's KafkaTopic."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from kafka_log_lake.pipelines.cli.generated import command_line, comment, shell_word
+from kafka_log_lake.pipelines.cli.values import is_topic_name
+from kafka_log_lake.pipelines.listing.cluster_state import ClusterState
+from kafka_log_lake.udfs.format.cluster_tables import (
+    CLUSTER_ACLS,
+    CLUSTER_BROKERS,
+    CLUSTER_FEATURES,
+    CLUSTER_PARTITIONS,
+    CLUSTER_QUOTAS,
+    CLUSTER_SETTINGS,
+    CLUSTER_TOPICS,
+    CLUSTER_USERS,
+)
+from kafka_log_lake.udfs.format.schema import Table
+from kafka_log_lake.udfs.values.internal.topics import TOPICS
+
+_KUBERNETES_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_DIGITS, _LONGEST_NAME = 24, 200  # of a hash; of the rest of a name, which has 253 characters at most
+_HASHED = re.compile(rf"\.[0-9a-f]{{{_DIGITS}}}$")
+_SERVER = "--bootstrap-server localhost:9092"
+_OPTIONS = {"topic": "--topic", "group": "--group", "transactional-id": "--transactional-id"}
+
+
+def write_state(state: ClusterState, folder: Path) -> None:
+    """Writes Parquet files with the state, ``commands.sh`` and ``topics.yaml`` into a folder."""
+    for table, rows in tables(state):
+        pq.write_table(rows, folder / f"{table.name.removeprefix('cluster_')}.parquet")
+    text = "".join(f"{line}\n" for line in ("#!/bin/sh", "set -e", *commands(state)))
+    (folder / "commands.sh").write_text(text, encoding="utf-8")
+    (folder / "topics.yaml").write_text(strimzi(state), encoding="utf-8")
+
+
+def tables(state: ClusterState) -> Iterator[tuple[Table, pa.Table]]:
+    """The state as the tables of ``cluster_tables``. Secrets of users are in none."""
+    sizes = _topics(state)
+    rows: dict[Table, list[tuple[Any, ...]]] = {
+        CLUSTER_TOPICS: [(name, one, *sizes.get(name, (0, 0))) for one, name in state.topics.items()],
+        CLUSTER_PARTITIONS: [
+            (
+                *(state.topics.get(one.topic_id), one.topic_id, one.partition, one.leader, one.leader_epoch),
+                *(one.replicas, one.isr, one.elr, one.last_known_elr),
+            )
+            for one in state.partitions.values()
+        ],
+        CLUSTER_SETTINGS: [
+            (kind, name, key, value)
+            for (kind, name), values in state.configs.items()
+            for key, value in values.items()
+        ],
+        CLUSTER_ACLS: [
+            tuple(one[column.name] for column in CLUSTER_ACLS.columns) for one in state.acls.values()
+        ],
+        CLUSTER_USERS: [(*key, count) for key, count in state.users.items()],
+        CLUSTER_FEATURES: list(state.features.items()),
+        CLUSTER_BROKERS: [
+            (number, one.get("rack"), bool(one.get("fenced")), _addresses(one))
+            for number, one in state.brokers.items()
+        ],
+        CLUSTER_QUOTAS: [
+            (entity, key, value) for entity, values in state.quotas.items() for key, value in values.items()
+        ],
+    }
+    for table, found in rows.items():
+        schema = table.arrow_schema()
+        yield (
+            table,
+            pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in found], schema),
+        )
+
+
+def _addresses(broker: dict[str, Any]) -> str:
+    ends = broker.get("endPoints") or ()
+    return ",".join(f"{one.get('name')}://{one.get('host')}:{one.get('port')}" for one in ends)
+
+
+def commands(state: ClusterState) -> Iterator[str]:
+    """Commands that make the topics, settings and ACLs in another cluster. Topics get new ids there."""
+    if state.unread_text:
+        yield comment(f"not all of the state: {state.unread_text}")
+    for name, (count, factor) in sorted(_topics(state).items()):
+        if name in TOPICS:  # brokers make them
+            continue
+        if not is_topic_name(name):
+            yield _refused(name)
+            continue
+        values = state.configs.get(("topic", name), {})
+        yield command_line(
+            f"kafka-topics.sh {_SERVER} --create --if-not-exists",
+            *(("--topic", name), ("--partitions", str(count)), ("--replication-factor", str(factor))),
+            *(("--config", f"{key}={value}") for key, value in sorted(values.items())),
+        )
+    for (kind, name), values in sorted(state.configs.items()):
+        if kind in ("broker", "client-metrics", "group") and values:
+            pairs = ",".join(f"{key}=[{value}]" for key, value in sorted(values.items()))
+            yield command_line(
+                f"kafka-configs.sh {_SERVER} --alter --entity-type {kind}s",
+                *((("--entity-name", name) if name else "--entity-default"), ("--add-config", pairs)),
+            )
+    for _, one in sorted(state.acls.items()):
+        yield _acl(one)
+    for name, mechanism in sorted(state.users):
+        words = f"user {shell_word(name)} ({mechanism}): its password is not in the metadata, set a new one"
+        yield comment(words)
+
+
+def _refused(topic: str) -> str:
+    return comment(f"left out: Kafka takes no topic of the name {shell_word(topic)}")
+
+
+def _acl(one: dict[str, str]) -> str:
+    kind, name = one["resource_type"], one["resource_name"]
+    place: list[str | tuple[str, str]] = [(_OPTIONS[kind], name) if kind in _OPTIONS else f"--{kind}"]
+    if kind in ("delegation-token", "user"):
+        place.append(name)
+    side = "--allow" if one["permission"] == "allow" else "--deny"
+    operation = "".join(part.title() for part in one["operation"].split("-"))
+    return command_line(
+        f"kafka-acls.sh {_SERVER} --add",
+        *((f"{side}-principal", one["principal"]), (f"{side}-host", one["host"]), ("--operation", operation)),
+        *(*place, ("--resource-pattern-type", one["pattern_type"])),
+    )
+
+
+def _topics(state: ClusterState) -> dict[str, tuple[int, int]]:
+    """Name of a topic -> (partitions, replication factor)."""
+    found: dict[str, tuple[int, int]] = {}
+    for one in state.partitions.values():
+        name = state.topics.get(one.topic_id)
+        if name is not None:
+            count, factor = found.get(name, (0, 0))
+            found[name] = (max(count, one.partition + 1), max(factor, len(one.replicas)))
+    return found
+
+
+def strimzi(state: ClusterState) -> str:
+    """A KafkaTopic of Strimzi for each topic, as YAML."""
+    found, refused = [], []
+    for name, (count, factor) in sorted(_topics(state).items()):
+        if name in TOPICS:
+            continue
+        if not is_topic_name(name):
+            refused.append(f"{_refused(name)}\n")
+            continue
+        spec: dict[str, Any] = {"topicName": name, "partitions": count, "replicas": factor}
+        values = state.configs.get(("topic", name), {})
+        if values:
+            spec["config"] = dict(sorted(values.items()))
+        metadata = {"name": _resource_name(name), "labels": {"strimzi.io/cluster": "my-cluster"}}
+        found.append(
+            {
+                "apiVersion": "kafka.strimzi.io/v1beta2",
+                "kind": "KafkaTopic",
+                "metadata": metadata,
+                "spec": spec,
+            }
+        )
+    if state.unread_text:
+        refused.append(f"{comment(f'not all of the state: {state.unread_text}')}\n")
+    return "".join(refused) + yaml.safe_dump_all(found, sort_keys=False)
+
+
+def _resource_name(topic: str) -> str:
+    """A name that Kubernetes takes (RFC 1123 subdomain); different topics keep different names.
+
+    One that is not the topic's own ends in a part of the SHA-256 of that, as no name does that is kept.
+    """
+    if _KUBERNETES_NAME.fullmatch(topic) and not _HASHED.search(topic):
+        return topic
+    plain = re.sub(r"[^a-z0-9]+", "-", topic.lower())[:_LONGEST_NAME].strip("-") or "topic"
+    return f"{plain}.{hashlib.sha256(topic.encode()).hexdigest()[:_DIGITS]}"

@@ -1,0 +1,122 @@
+"""``kafka-log-lake scan PATH``: shows what a log directory holds. Needs no Java and no lake, writes nothing.
+
+Uses the listing and the decoder of ``decode_batches``, in worker processes on all cores.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from kafka_log_lake.pipelines.cli.commands import SCAN
+from kafka_log_lake.pipelines.cli.declaration import SORTS
+from kafka_log_lake.pipelines.cli.errors import DamageFound, UserError
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.cli.status import phase
+from kafka_log_lake.pipelines.cli.text_tables import size_text
+from kafka_log_lake.pipelines.engine.run_command import run_command
+from kafka_log_lake.pipelines.listing.identity import clusters_of
+from kafka_log_lake.pipelines.listing.list_segments import TopicFilter, no_segments_error
+from kafka_log_lake.pipelines.listing.listing import Listing
+from kafka_log_lake.pipelines.listing.uris import is_named, parse_source
+from kafka_log_lake.pipelines.plan.listed import list_sources, listed_segments
+from kafka_log_lake.pipelines.scan import report
+from kafka_log_lake.pipelines.scan.coordinators import add_endings
+from kafka_log_lake.pipelines.scan.findings import Findings, collect
+from kafka_log_lake.pipelines.tasks.first_payloads import SchemaSegments
+from kafka_log_lake.pipelines.tasks.pool import scan_segments
+from kafka_log_lake.pipelines.tasks.slice_scan import scan_slice
+from kafka_log_lake.udfs.indexes.kraft_snapshot import METADATA_TOPIC
+from kafka_log_lake.udfs.values.typed.records import schema_segments
+
+log = logging.getLogger(__name__)
+
+
+def scan(settings: Settings | str | os.PathLike[str]) -> Findings:
+    """Findings over all segments of a path, or of ``settings.source``. Raises a UserError without any."""
+    began = time.monotonic()
+    if not isinstance(settings, Settings):
+        settings = Settings(source=(os.fspath(settings),))
+    listing = list_sources(settings)
+    segments = [segment for segment, wanted in listed_segments(listing) if wanted]
+    if not segments and not listing.unreadable:
+        raise no_segments_error(settings.source, listing)
+    total, done = sum(segment.length for segment in segments), 0
+
+    def add(size: int) -> None:
+        nonlocal done
+        done += size
+
+    schemas = SchemaSegments(tuple(schema_segments(listing.segments)))
+    scan_one = partial(scan_slice, max_batch_uncompressed=settings.max_batch_uncompressed, schemas=schemas)
+    numbers = (settings.processes, settings.slice_bytes)
+    with phase("scanning", lambda: f"{100 * done // max(1, total)}% of {size_text(total)}"):
+        findings = collect(settings.source, listing, scan_segments(segments, *numbers, add, scan_one))
+    if settings.topic is not None and settings.partition is not None:
+        findings.named = settings.topic, settings.partition
+    _add_placements(findings, listing, settings)
+    add_endings(findings, listing)
+    findings.seconds = time.monotonic() - began
+    return findings
+
+
+def _add_placements(findings: Findings, listing: Listing, settings: Settings) -> None:
+    """Adds what metadata logs on the disks say of leaders and replicas, and which clusters there are."""
+    log_dirs = listing.witnesses.log_dirs
+    findings.clusters = clusters_of(log_dirs)
+    if any(os.path.isdir(os.path.join(log_dir, f"{METADATA_TOPIC}-0")) for log_dir in log_dirs):
+        from kafka_log_lake.pipelines.recover.listed_disks import (
+            placements_of,  # decoders, which few scans need
+        )
+
+        is_meant = TopicFilter(settings.topics, settings.exclude_topics)
+        with phase("reading the metadata log"):
+            findings.placements = placements_of(listing, is_meant, findings.warnings)
+
+
+def _compared(settings: Settings) -> list[dict[str, Any]]:
+    """Rows of ``replica_report`` for disks with names. Raises a UserError for disks of two clusters."""
+    from kafka_log_lake.pipelines.recover.compare import compare  # few scans need it
+    from kafka_log_lake.pipelines.recover.rows import replica_rows
+    from kafka_log_lake.pipelines.recover.sources import find_copies
+
+    topics = TopicFilter(settings.topics, settings.exclude_topics)
+    inventory = find_copies(settings.source, topics, settings.include_deleted)
+    return [row for one in compare(inventory, settings) for row in replica_rows(one)]
+
+
+def run(settings: Settings, path: Sequence[str] = (), sort: str = SORTS[0]) -> None:
+    """Scans and prints the findings. Raises DamageFound if there is damage and ``fail_on_damage`` is set.
+
+    sort: one of SORTS, the order of topics.
+    """
+    sources = (*path, *settings.source)
+    if not sources:
+        raise UserError("PATH is missing: name a log directory, partition folder, .log file or glob")
+    places = tuple(parse_source(one).path for one in sources)
+    findings = scan(dataclasses.replace(settings, source=places))
+    findings.sort = sort
+    if is_named(sources):
+        findings.sources = sources
+        findings.replicas = _compared(dataclasses.replace(settings, source=sources))
+    for text in findings.warnings:
+        log.warning("%s", text)
+    if settings.json:
+        print(json.dumps(report.to_json(findings)))
+    elif sys.stdout.isatty():
+        report.print_rich(findings)
+    else:
+        for line in report.to_text(findings):
+            print(line)
+    if settings.fail_on_damage and findings.is_damaged:
+        raise DamageFound
+
+
+main = partial(run_command, SCAN, run, with_spark=False)

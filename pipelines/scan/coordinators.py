@@ -1,0 +1,136 @@
+"""What transaction coordinators noted of open transactions, in ``__transaction_state`` among the sources."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from kafka_log_lake.pipelines.listing.listing import Listing
+from kafka_log_lake.pipelines.scan.findings import Findings, Log
+from kafka_log_lake.udfs.batches.clocks import TRANSACTION_TIMEOUT_MS
+from kafka_log_lake.udfs.batches.endings import PREPARE, Noted, ending_of
+from kafka_log_lake.udfs.storage.byte_source import local_path
+
+TOPIC = "__transaction_state"
+_COLUMNS = ("offset", "key", "value", "timestamp_ms", "is_control")
+
+
+@dataclass(frozen=True)
+class _Record:
+    """The last record of a transactional id. noted: None of a tombstone; before: its former producer id."""
+
+    offset: int
+    noted: Noted | None = None
+    producer_id: int = -1
+    before: int = -1
+
+
+@dataclass
+class Coordinators:
+    """What the coordinators of a cluster noted last, by transactional id. unread: what can't be read."""
+
+    records: dict[str, _Record] = field(default_factory=dict)
+    unread: int = 0
+
+    def of(self, producer: int) -> Noted | None:
+        """What was noted last of a producer id: a transactional id has it now, or had it before."""
+        found = []
+        for one in self.records.values():
+            if one.noted is not None and producer == one.producer_id:
+                found.append(one.noted)
+            elif one.noted is not None and producer == one.before:
+                found.append(dataclasses.replace(one.noted, producer_epoch=None, partitions=frozenset()))
+        return max(found, key=lambda one: (one.updated_ms or 0, one.transactional_id), default=None)
+
+
+def add_endings(findings: Findings, listing: Listing) -> None:
+    """Adds to each open transaction what its coordinator noted, how old it is now, and what ends it.
+
+    And what coordinators have prepared, though no log has it open.
+    """
+    known = _coordinators(listing, are_of_one_cluster=len(findings.clusters) < 2)
+    now_ms = time.time_ns() // 1_000_000
+    logs: dict[str, list[Log]] = defaultdict(list)
+    for log in findings.logs:
+        log_dir = log.partition_dir.rpartition("/")[0]
+        name = log_dir if log_dir in known else ""
+        own = known.get(name, Coordinators())
+        logs[name].append(log)
+        for at, one in enumerate(log.open_transactions):
+            place = log.topic, log.partition, one.producer_epoch
+            ending = ending_of(one.age, log.clock, place, own.of(one.producer_id), now_ms, own.unread)
+            log.open_transactions[at] = dataclasses.replace(one, ending=ending)
+    for name, own in known.items():
+        findings.prepared += _with_markers(own, logs[name], now_ms)
+
+
+def _with_markers(own: Coordinators, logs: list[Log], now_ms: int) -> list[Noted]:
+    """What coordinators have prepared for too long, though none of its scanned logs has it open."""
+    places = {(log.topic, log.partition) for log in logs}
+    opened = {one.producer_id for log in logs for one in log.open_transactions}
+    return [
+        one.noted
+        for one in own.records.values()
+        if one.noted is not None
+        and one.noted.state in PREPARE
+        and now_ms - (one.noted.updated_ms or 0) > TRANSACTION_TIMEOUT_MS
+        and one.producer_id not in opened
+        and one.noted.partitions & places
+    ]
+
+
+def _coordinators(listing: Listing, *, are_of_one_cluster: bool) -> dict[str, Coordinators]:
+    """The coordinators by log directory; those of all as "", where all disks are of one cluster."""
+    segments = listing.segments.filter(listing.segments.column("wanted"))
+    found: dict[str, Coordinators] = defaultdict(Coordinators)
+    for row in segments.select(["topic", "partition_dir", "segment"]).to_pylist():
+        path = local_path(row["segment"])
+        if row["topic"] == TOPIC and path is not None:
+            _read(path, found["" if are_of_one_cluster else row["partition_dir"].rpartition("/")[0]])
+    return dict(found)
+
+
+def _read(path: str, into: Coordinators) -> None:
+    """Reads a segment of ``__transaction_state``. Damage in it counts as a record that can't be read."""
+    from kafka_log_lake.udfs.files import decode_segment  # the decoder and definitions, which few scans need
+    from kafka_log_lake.udfs.storage.byte_source import SourceError
+    from kafka_log_lake.udfs.values.internal.columns import transaction_states
+
+    damages: list[object] = []
+    try:
+        batches = [*decode_segment(path, columns=_COLUMNS, on_damage=damages.append)]
+    except (OSError, SourceError):
+        into.unread += 1
+        return
+    into.unread += len(damages)
+    until = max((at for batch in batches for at in batch.column("timestamp_ms").to_pylist()), default=0)
+    for batch in batches:
+        states = transaction_states(batch.column("key"), batch.column("value")).to_pylist()
+        offsets, control = (batch.column(name).to_pylist() for name in ("offset", "is_control"))
+        for offset, state, is_control in zip(offsets, states, control, strict=True):
+            name = state["transactional_id"]
+            if is_control:
+                continue
+            if name is None or not state["is_read"]:
+                into.unread += 1
+            elif name not in into.records or offset >= into.records[name].offset:
+                into.records[name] = _record(name, offset, state, until)
+
+
+def _record(name: str, offset: int, state: dict[str, Any], until: int) -> _Record:
+    """state: TRANSACTION_STATE as a dict; without a state it is a tombstone."""
+    if state["state"] is None:
+        return _Record(offset)
+    places = ((one["topic"], number) for one in state["partitions"] or () for number in one["partitions"])
+    began, updated = (_ms(state[of]) for of in ("start_timestamp", "last_update_timestamp"))
+    epoch, timeout = state["producer_epoch"], state["timeout_ms"]
+    noted = Noted(name, state["state"], epoch, timeout, frozenset(places), began, updated, until)
+    return _Record(offset, noted, state["producer_id"], state["previous_producer_id"])
+
+
+def _ms(moment: datetime | None) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1000)

@@ -1,0 +1,296 @@
+"""The findings of a scan, log by log: counts, damage with the offsets it may cost, open transactions."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_log_lake.pipelines.listing.leftovers import PassedOver
+from kafka_log_lake.pipelines.listing.listing import Listing
+from kafka_log_lake.pipelines.listing.naming import left_state
+from kafka_log_lake.pipelines.listing.witnesses import has_grown
+from kafka_log_lake.pipelines.plan.missing import unread_segments
+from kafka_log_lake.pipelines.plan.slices import Segment
+from kafka_log_lake.pipelines.tasks.accounts import of_damage, of_tail, of_unread
+from kafka_log_lake.pipelines.tasks.contradictions import Contradiction, contradictions
+from kafka_log_lake.pipelines.tasks.open_transactions import OpenTransaction, open_transactions
+from kafka_log_lake.pipelines.tasks.scanned_log import (
+    Scanned,
+    files_of,
+    is_zeros,
+    joined,
+    missing_in,
+    placed,
+    places_of,
+)
+from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange, Format, FormatCount, SliceScan
+from kafka_log_lake.pipelines.tasks.verdicts import highest, lowest
+from kafka_log_lake.udfs.batches.account import (
+    MISSING_CAUSES,
+    NO_WITNESSES,
+    Account,
+    Unseen,
+    Witnesses,
+    account_of,
+)
+from kafka_log_lake.udfs.batches.clocks import Clock
+from kafka_log_lake.udfs.batches.endings import Noted
+from kafka_log_lake.udfs.batches.retention import SegmentTime
+
+if TYPE_CHECKING:
+    from kafka_log_lake.udfs.values.schemas.profile import Look, PayloadFormat
+
+
+@dataclass
+class Log:
+    """The log in one partition folder. Offsets and timestamps (ms since 1970 UTC) of batches, or None.
+
+    records: of data; control_records: the others, as in the view ``logs``. torn: see ``SliceScan``. zeroed:
+    bytes of each segment of zeros alone that others follow, in a log with batches. foreign: URIs of files
+    that are another program's -> which, and what to do; their bytes are no damage. segment_times: of each
+    segment. is_growing: its last batch is incomplete, and bytes were added since. is_compacted: it shows
+    that the log cleaner ran. account: of its offsets. unconfirmed: first offset in front of a last batch
+    that no batch has, though nothing shows that the log cleaner ran, and the base offset of that batch.
+    looks: of the payloads of the first records of each segment.
+    """
+
+    topic: str
+    partition: int
+    partition_dir: str
+    segments: int = 0
+    bytes: int = 0
+    batches: int = 0
+    records: int = 0
+    control_records: int = 0
+    suspect: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+    first_timestamp: int | None = None
+    last_timestamp: int | None = None
+    tail: str = "none"
+    tail_bytes: int = 0
+    torn: tuple[int, int] | None = None
+    foreign: dict[str, str] = field(default_factory=dict)
+    foreign_bytes: int = 0
+    segment_times: list[SegmentTime] = field(default_factory=list)
+    is_growing: bool = False
+    is_compacted: bool = False
+    zeroed: list[int] = field(default_factory=list)
+    offset_regressions: int = 0
+    formats: dict[Format, FormatCount] = field(default_factory=dict)
+    damages: list[DamagedRange] = field(default_factory=list)
+    contradictions: list[Contradiction] = field(default_factory=list)
+    missing: list[Unseen] = field(default_factory=list)
+    account: Account = field(default_factory=lambda: Account(0, 0))
+    unconfirmed: tuple[int, int] | None = None
+    open_transactions: list[OpenTransaction] = field(default_factory=list)
+    clock: Clock = field(default_factory=Clock)
+    looks: Counter[Look] = field(default_factory=Counter)
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last batch; 0 without one."""
+        return 0 if self.last_offset is None else self.last_offset + 1
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the last batch is incomplete, or the log has none and is full of zeros."""
+        return self.tail == "torn" or (self.tail == "zeros" and not self.batches)
+
+    @property
+    def last_stable_offset(self) -> int | None:
+        """Where a READ_COMMITTED consumer stops: the first offset of an open transaction, or None."""
+        return min((t.first_offset for t in self.open_transactions), default=None)
+
+    @property
+    def hanging(self) -> list[OpenTransaction]:
+        """Transactions that at the last write were open for longer than a broker allows, or since unknown."""
+        return [one for one in self.open_transactions if (one.ending or one.age).hangs_as_of_last_write]
+
+
+@dataclass
+class Findings:
+    """All findings of a scan. skipped: reason -> number of files or folders. unreadable: URI -> why.
+
+    passed_over: of these, what a broker left behind, with its bytes.
+
+    swap_files: URIs of those that are read in place of segments. warnings: what else a person should know.
+    named: topic and partition that were given for all segments; None if their folders tell them. replicas: of
+    disks with names, the copies compared, as rows of ``replica_report``. placements: of each cluster what its
+    metadata logs say (``recovery.placement.Placements``). clusters: cluster id -> log directories that name
+    it.
+    """
+
+    sources: tuple[str, ...]
+    named: tuple[str, int] | None = None
+    logs: list[Log] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    passed_over: list[PassedOver] = field(default_factory=list)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    swap_files: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    replicas: list[dict[str, Any]] = field(default_factory=list)
+    placements: dict[str | None, Any] = field(default_factory=dict)
+    clusters: dict[str, list[str]] = field(default_factory=dict)
+    sort: str = "bytes"
+    prepared: list[Noted] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def damages(self) -> list[tuple[Log, DamagedRange]]:
+        return [(log, damage) for log in self.logs for damage in log.damages]
+
+    @property
+    def missing(self) -> list[tuple[Log, Unseen]]:
+        """Offsets that no segment of their log has."""
+        return [(log, one) for log in self.logs for one in log.missing]
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the verdict is "not sound", or something can't be read."""
+        return bool(
+            self.damages
+            or self.unreadable
+            or self.contradictions
+            or any(not log.account.is_sound or log.zeroed or log.unconfirmed for log in self.logs)
+            or any(one.gone for one in self.placements.values())
+            or any(row["diverged_from"] is not None for row in self.replicas)
+        )
+
+    @property
+    def contradictions(self) -> list[tuple[Log, Contradiction]]:
+        """Batches whose base offset or leader epoch contradict the log around them."""
+        return [(log, one) for log in self.logs for one in log.contradictions]
+
+    @property
+    def payloads(self) -> list[PayloadFormat]:
+        """What keys and values are, of the records that were looked at."""
+        from kafka_log_lake.udfs.values.schemas.profile import (
+            payload_formats,  # decoders, which find does not need
+        )
+
+        looks: dict[str, Counter[Look]] = defaultdict(Counter)
+        for log in self.logs:
+            looks[log.topic] += log.looks
+        return payload_formats(looks)
+
+    @property
+    def copies(self) -> dict[tuple[str, int], list[Log]]:
+        """Topic-partitions that are in several folders."""
+        by_partition: dict[tuple[str, int], list[Log]] = defaultdict(list)
+        for log in self.logs:
+            by_partition[log.topic, log.partition].append(log)
+        return {partition: logs for partition, logs in by_partition.items() if len(logs) > 1}
+
+
+def collect(
+    sources: Sequence[str], listing: Listing, scanned: Iterable[tuple[Segment, list[SliceScan]]]
+) -> Findings:
+    """Findings in all logs. scanned: segments by folder and base offset, each with its slices in order."""
+    findings = Findings(tuple(sources), skipped=listing.skipped, unreadable=dict(listing.unreadable))
+    findings.passed_over = listing.passed_over
+    by_folder: dict[str, list[tuple[Segment, list[SliceScan]]]] = defaultdict(list)
+    for segment, slices in scanned:
+        if segment.file is not None:
+            findings.swap_files.append(segment.file)
+        problem = next((s.report for s in slices if s.report.problem), None)
+        if problem is not None:
+            findings.unreadable[segment.uri] = problem.detail
+        else:
+            by_folder[segment.partition_dir].append((segment, slices))
+    read = [segment.segment for segments in by_folder.values() for segment, _ in segments]
+    unread = unread_segments(listing.segments, pa.array(read, pa.string()))
+    noted = listing.noted_logs()
+    findings.warnings = listing.checkpoints.warnings
+    for folder, segments in by_folder.items():
+        log = _log(segments, unread[folder])
+        findings.logs.append(log)
+        is_whole = folder in noted and segments[-1][0].segment == noted[folder].last_segment
+        witnesses = noted[folder].witnesses if is_whole else NO_WITNESSES
+        log.account = _account(log, segments, unread[folder], witnesses)
+        log.is_growing = log.tail == "torn" and has_grown(segments[-1][0].uri, segments[-1][0].length)
+        log.missing = [one for one in log.account.unseen if one.cause in MISSING_CAUSES]
+    findings.logs.sort(key=lambda log: (log.topic, log.partition, log.partition_dir))
+    return findings
+
+
+def _account(log: Log, scanned: list[Scanned], unread: list[int], witnesses: Witnesses) -> Account:
+    """witnesses: of a log whose segments were all selected, and whose last one can be read."""
+    files = files_of(scanned, unread)
+    within = [*log.missing, *filter(None, map(of_damage, log.damages))]
+    reached = log.end if log.batches else files[0]
+    is_open = any(one.last_lost is None for one in log.damages if one.first_lost is not None)
+    # the last segment has no batch; its name is an offset that the log had reached
+    if reached < files[-1] and not (log.is_compacted or is_open or unread or log.foreign):
+        within.append(Unseen(reached, files[-1] - 1))
+    limits = dict(pairwise(files))
+    within += of_unread(dict.fromkeys(unread, "not read: see the unreadable files"), limits)
+    foreign = {one.file_base_offset: log.foreign.get(one.uri) for one, _ in scanned}
+    within += of_unread({base: kind for base, kind in foreign.items() if kind is not None}, limits)
+    last, slices = scanned[-1]
+    is_last, end = last.file_base_offset == files[-1], max(files[-1], log.end)
+    size = sum(scan.report.totals.tail_bytes for scan in slices if is_last)
+    tail = of_tail(log.tail, size, log.torn, end, log.batches > 0) if size else None
+    return account_of(files[0], end, witnesses, within, tail)
+
+
+def _log(scanned: list[Scanned], unread: list[int]) -> Log:
+    """unread: base offsets of segments that are there, and were not selected or can't be read."""
+    first = scanned[0][0]
+    log = Log(first.topic, first.partition, first.partition_dir)
+    for segment, slices in scanned:
+        _add_segment(log, segment, slices)
+    found, log.damages = placed(scanned, unread)
+    log.first_offset, log.last_offset = found.first, found.last
+    log.missing, log.is_compacted = missing_in(scanned, unread, found), found.is_compacted
+    last = files_of(scanned, unread)[-1]
+    log.foreign = {
+        segment.uri: kind
+        for segment, slices in scanned
+        if (kind := slices[0].foreign) and not any(scan.report.totals.batches for scan in slices)
+    }
+    log.foreign_bytes = sum(segment.length for segment, _ in scanned if segment.uri in log.foreign)
+    log.damages = [one for one in log.damages if one.segment not in log.foreign]
+    log.zeroed = [
+        s.length for s, slices in scanned if log.batches and s.file_base_offset < last and is_zeros(s, slices)
+    ]
+    log.unconfirmed = found.unconfirmed
+    log.contradictions = contradictions(
+        [(segment.uri, segment.file_base_offset) for segment, _ in scanned],
+        joined(scanned, "runs"),
+        [np.concatenate([scan.epochs for scan in slices]) for _, slices in scanned],
+    )
+    rows = joined(scanned, "transactional")
+    if left_state(log.partition_dir) is None:  # else no consumer waits for it
+        log.open_transactions = open_transactions(rows, places_of(scanned), log.clock)
+    return log
+
+
+def _add_segment(log: Log, segment: Segment, slices: list[SliceScan]) -> None:
+    newest = max((scan.last_timestamp for scan in slices if scan.last_timestamp is not None), default=-1)
+    largest = newest if newest > 0 else segment.modified // 1000
+    log.segment_times.append(SegmentTime(segment.file_base_offset, segment.length, largest))
+    log.segments += 1
+    log.bytes += segment.length
+    for scan in slices:
+        totals = scan.report.totals
+        log.batches += totals.batches
+        log.suspect += scan.suspect
+        log.offset_regressions += totals.offset_regressions
+        log.first_timestamp = lowest(log.first_timestamp, scan.first_timestamp)
+        log.last_timestamp = highest(log.last_timestamp, scan.last_timestamp)
+        log.clock = log.clock.later(scan.clock)
+        log.looks += scan.looks
+        if totals.tail_bytes:
+            log.tail, log.tail_bytes = totals.tail, log.tail_bytes + totals.tail_bytes
+            log.torn = scan.torn
+        for key, count in scan.formats.items():
+            log.formats.setdefault(key, FormatCount()).add(count)
+            log.records += count.records
+            log.control_records += count.control_records

@@ -1,0 +1,388 @@
+"""Prints findings: as tables and next steps for a person, as one JSON object for a program."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any, TypeVar
+
+from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable, time_text
+from kafka_log_lake.pipelines.cli.text_tables import (
+    Section,
+    open_console,
+    print_table,
+    shortened,
+    size_text,
+    text_lines,
+)
+from kafka_log_lake.pipelines.scan import disks, losses
+from kafka_log_lake.pipelines.scan.findings import Findings, Log
+from kafka_log_lake.pipelines.scan.losses import next_steps
+from kafka_log_lake.pipelines.scan.topics import by_topic, first_time, formats_of, last_time, topic_object
+from kafka_log_lake.pipelines.tasks.open_transactions import OpenTransaction
+from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange
+from kafka_log_lake.udfs.batches.account import Account
+from kafka_log_lake.udfs.batches.endings import MARKERS_WRITTEN
+from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE
+from kafka_log_lake.udfs.values.schemas.profile import PayloadFormat
+
+OfTopic = TypeVar("OfTopic", Log, PayloadFormat)
+_REST = " (all of them: --json)"
+
+
+def headline(findings: Findings) -> str:
+    logs = findings.logs
+    size, segments = sum(log.bytes for log in logs), sum(log.segments for log in logs)
+    records = counted_noun(sum(log.records for log in logs), "record")
+    if control := sum(log.control_records for log in logs):
+        records += f" and {counted_noun(control, 'control record')}"
+    topics = {log.topic for log in logs}
+    rate = f" ({size_text(size / findings.seconds)}/s)" if findings.seconds else ""
+    return (
+        f"{counted_noun(segments, 'segment')} of {counted_noun(len(topics), 'topic')}, {size_text(size)}, "
+        f"{records}, scanned in {findings.seconds:.1f} s{rate}"
+    )
+
+
+def sections(findings: Findings) -> Iterator[Section]:
+    """The tables that have rows, the overview of topics first."""
+    names = _names(findings)
+    tables = [
+        _topics(findings),
+        Section(
+            "keys and values",
+            ("topic", "keys", "values", "looked at"),
+            [_payloads(topic, some) for topic, some in _by_topic(findings.payloads).items()],
+            (3,),
+        ),
+        Section(
+            "damage",
+            ("log", "segment", "position", "bytes", "reason", "lost offsets", "next sound offset"),
+            [(names[log.partition_dir], *_damage(damage)) for log, damage in findings.damages],
+            (2, 3, 6),
+        ),
+        Section(
+            "not Kafka's",
+            ("log", "file", "what it is"),
+            [
+                (names[log.partition_dir], _file(uri), kind)
+                for log in findings.logs
+                for uri, kind in log.foreign.items()
+            ],
+        ),
+        Section(
+            "contradictions",
+            ("log", "segment", "position", "what"),
+            [
+                (names[log.partition_dir], _file(one.segment), f"{one.position:,}", one.what)
+                for log, one in findings.contradictions
+            ],
+            (2,),
+        ),
+        Section(
+            "missing",
+            ("log", "first lost", "last lost", "why"),
+            [
+                (names[log.partition_dir], f"{one.first:,}", one.last_text, one.why)
+                for log, one in findings.missing
+            ],
+            (1, 2),
+        ),
+        Section(
+            "open transactions",
+            ("log", "producer id", "epoch", "first offset", "began", "state", "coordinator", "remedy"),
+            [
+                (names[log.partition_dir], *_transaction(transaction))
+                for log in findings.logs
+                for transaction in log.open_transactions
+            ],
+            (1, 2, 3),
+        ),
+        Section(
+            "prepared transactions",
+            ("transactional id", "state", "since", "what"),
+            [
+                (printable(one.transactional_id), one.state, _time(one.updated_ms), MARKERS_WRITTEN)
+                for one in findings.prepared
+            ],
+        ),
+        Section(
+            "tails",
+            ("log", "tail", "bytes", "lost"),
+            [
+                (names[log.partition_dir], log.tail, f"{log.tail_bytes:,}", losses.tail_text(log))
+                for log in findings.logs
+                if log.tail_bytes
+            ],
+            (2,),
+        ),
+        Section(
+            "copies compared",
+            ("topic-partition", "copy", "role", "first", "end", "behind", "diverged from", "damage"),
+            [_replica(row) for row in sorted(findings.replicas, key=_differs_last)],
+            (3, 4, 5, 6, 7),
+        ),
+        *disks.leaders(findings),
+        disks.clusters(findings),
+        Section(
+            "several copies",
+            ("topic-partition", "last offset", "folder"),
+            []
+            if findings.replicas
+            else [
+                (printable(f"{topic}-{partition}"), _number(log.last_offset), printable(log.partition_dir))
+                for (topic, partition), logs in sorted(findings.copies.items(), key=_are_equal)
+                for log in logs
+            ],
+            (1,),
+        ),
+        disks.room(findings),
+        Section("swap files", ("in place of segments",), [(printable(one),) for one in findings.swap_files]),
+        Section(
+            "unreadable",
+            ("file or folder", "why"),
+            [(printable(name), printable(why)) for name, why in sorted(findings.unreadable.items())],
+        ),
+        Section("skipped", ("reason", "number", "bytes"), _skipped(findings), (1, 2)),
+    ]
+    return shortened(tables)
+
+
+def _skipped(findings: Findings) -> list[tuple[str, ...]]:
+    sizes: Counter[str] = Counter()
+    for one in findings.passed_over:
+        sizes[one.reason] += one.bytes
+    return [
+        (reason, f"{number:,}", f"{sizes[reason]:,}" if reason in sizes else "-")
+        for reason, number in sorted(findings.skipped.items())
+    ]
+
+
+def _by_topic(some: Iterable[OfTopic]) -> dict[str, list[OfTopic]]:
+    by_topic: dict[str, list[OfTopic]] = defaultdict(list)
+    for one in some:
+        by_topic[one.topic].append(one)
+    return by_topic
+
+
+def _payloads(topic: str, formats: Sequence[PayloadFormat]) -> tuple[str, ...]:
+    sides = [[one for one in formats if one.side == side] for side in (KEY, VALUE)]
+    most = max(sum(one.payloads for one in some) for some in sides)
+    return (
+        printable(topic),
+        *("; ".join(one.words for one in some) or "-" for some in sides),
+        f"{most:,}",
+    )
+
+
+def _topics(findings: Findings) -> Section:
+    """A row for each topic; control records have their column where there are any."""
+    has_control = any(log.control_records for log in findings.logs)
+    counts = ("partitions", "segments", "bytes", "records", *(("control records",) if has_control else ()))
+    rows = [_topic(topic, logs, has_control) for topic, logs in by_topic(findings)]
+    numbers = tuple(range(1, len(counts) + 1))
+    return Section("topics", ("topic", *counts, "first", "last", "formats"), rows, numbers)
+
+
+def _topic(topic: str, logs: Sequence[Log], with_control: bool) -> tuple[str, ...]:
+    return (
+        printable(topic),
+        f"{len({log.partition for log in logs}):,}",
+        f"{sum(log.segments for log in logs):,}",
+        size_text(sum(log.bytes for log in logs)),
+        f"{sum(log.records for log in logs):,}",
+        *((f"{sum(log.control_records for log in logs):,}",) if with_control else ()),
+        _time(first_time(logs)),
+        _time(last_time(logs)),
+        ", ".join(f"v{magic} {codec}" for magic, codec in formats_of(logs)),
+    )
+
+
+def _damage(damage: DamagedRange) -> tuple[str, ...]:
+    lost = "none"
+    if damage.first_lost is not None:
+        lost = (
+            f"{damage.first_lost:,} to {'the end' if damage.last_lost is None else f'{damage.last_lost:,}'}"
+        )
+    return (
+        _file(damage.segment),
+        f"{damage.position:,}",
+        f"{damage.size:,}",
+        damage.reason,
+        lost,
+        _number(damage.next_offset),
+    )
+
+
+def _transaction(transaction: OpenTransaction) -> tuple[str, ...]:
+    opened = transaction.ending or transaction.age
+    state = f"hanging: {opened.certainty}, {opened.why}" if transaction.is_hanging else "open"
+    return (
+        str(transaction.producer_id),
+        str(transaction.producer_epoch),
+        f"{transaction.first_offset:,}",
+        _time(transaction.first_timestamp if transaction.first_timestamp >= 0 else None),
+        f"{state}, its marker may be in damaged bytes"
+        if transaction.is_uncertain and not transaction.is_hanging
+        else state,
+        *_coordinator(transaction),
+    )
+
+
+def _differs_last(row: dict[str, Any]) -> bool:
+    """False, which is first, for copies that differ from the true history."""
+    return row["diverged_from"] is None and not row["behind"] and not row["damaged_ranges"]
+
+
+def _are_equal(copies: tuple[tuple[str, int], list[Log]]) -> bool:
+    """False, which is first, for copies that differ in what they hold."""
+    return (
+        len({(log.first_offset, log.last_offset, log.records, log.control_records) for log in copies[1]}) == 1
+    )
+
+
+def _coordinator(transaction: OpenTransaction) -> tuple[str, str]:
+    """What its coordinator noted, and what ends the transaction."""
+    found = transaction.ending
+    if found is None:
+        return "-", "-"
+    noted = "-"
+    if found.transactional_id is not None:
+        timeout = f"timeout {found.coordinator_timeout_ms:,} ms"
+        noted = f"{found.transactional_id}: {found.coordinator_state}, {timeout}"
+    return printable(noted), found.remedy if transaction.is_hanging else "-"
+
+
+def _replica(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        printable(f"{row['topic']}-{row['partition']}"),
+        printable(row["copy"]),
+        row["role"],
+        *(_number(row[name]) for name in ("log_start_offset", "log_end_offset", "behind", "diverged_from")),
+        f"{row['damaged_ranges']:,}",
+    )
+
+
+def _names(findings: Findings) -> dict[str, str]:
+    """partition_dir -> ``<topic>-<partition>``; of several copies as much of the path as they differ in."""
+    names = {log.partition_dir: printable(f"{log.topic}-{log.partition}") for log in findings.logs}
+    for logs in findings.copies.values():
+        paths = [log.partition_dir.split("/") for log in logs]
+        parts = next(n for n in itertools.count(1) if len({*(tuple(p[-n:]) for p in paths)}) == len(paths))
+        names |= {"/".join(path): printable("/".join(path[-parts:])) for path in paths}
+    return names
+
+
+def _file(uri: str) -> str:
+    return uri.rpartition("/")[2]
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def _time(milliseconds: int | None) -> str:
+    return "-" if milliseconds is None else time_text(milliseconds)
+
+
+def _account(account: Account) -> dict[str, Any]:
+    """What files name of a log's offsets, and what of these was not read soundly."""
+    return {
+        "start": account.start,
+        "end": account.end,
+        "is_sound": account.is_sound,
+        "is_whole": account.is_whole,
+        "unseen": [one.to_json() for one in account.unseen],
+        "unexplained": account.unexplained,
+        "aside": [one._asdict() for one in account.aside],
+    }
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with times as ISO 8601."""
+    return {name: one.isoformat() if isinstance(one, datetime) else one for name, one in row.items()}
+
+
+def to_json(findings: Findings) -> dict[str, Any]:
+    """The object of ``--json``. Timestamps are ms since 1970 UTC, null for none."""
+    logs = [
+        {
+            **{
+                name: value
+                for name, value in asdict(log).items()
+                if name not in ("formats", "looks", "account", "missing", "segment_times")
+            },
+            "account": _account(log.account),
+            "missing": [one.to_json() for one in log.missing],
+            "damages": [
+                {**asdict(one), "first_lost": one.first_lost, "last_lost": one.last_lost}
+                for one in log.damages
+            ],
+            "formats": [
+                {"magic": magic, "compression": codec, **asdict(count)}
+                for (magic, codec), count in sorted(log.formats.items())
+            ],
+            "last_stable_offset": log.last_stable_offset,
+            "clock": {
+                **asdict(log.clock),
+                "now_ms": log.clock.now_ms,
+                "witness": log.clock.witness,
+                "certainty": log.clock.certainty,
+            },
+            "hanging_transactions": [asdict(one) for one in log.open_transactions if one.is_hanging],
+        }
+        for log in findings.logs
+    ]
+    return {
+        "segments": sum(log.segments for log in findings.logs),
+        "bytes": sum(log.bytes for log in findings.logs),
+        "records": sum(log.records for log in findings.logs),
+        "control_records": sum(log.control_records for log in findings.logs),
+        "damaged": len(findings.damages),
+        "seconds": round(findings.seconds, 3),
+        "topics": [topic_object(topic, logs_of) for topic, logs_of in by_topic(findings)],
+        "logs": logs,
+        "payloads": [asdict(one) for one in findings.payloads],
+        **({"replicas": [_plain(row) for row in findings.replicas]} if findings.replicas else {}),
+        **disks.objects(findings),
+        "prepared_transactions": [
+            {**asdict(one), "partitions": sorted(one.partitions)} for one in findings.prepared
+        ],
+        "swap_files": findings.swap_files,
+        "skipped": dict(sorted(findings.skipped.items())),
+        "passed_over": [one._asdict() for one in findings.passed_over],
+        "unreadable": findings.unreadable,
+        "warnings": findings.warnings,
+        "verdict": losses.verdict(findings).sentence,
+        "next": next_steps(findings),
+    }
+
+
+def to_text(findings: Findings) -> Iterator[str]:
+    """Lines for a pipe or a file: no colour, no box, columns aligned."""
+    yield headline(findings)
+    for section in sections(findings):
+        yield ""
+        yield from text_lines(section, _REST)
+    yield ""
+    yield "next:"
+    yield from (f"  {step}" for step in next_steps(findings))
+    yield losses.verdict(findings).line
+
+
+def print_rich(findings: Findings) -> None:
+    """Prints the findings on a terminal, with ``rich``."""
+    from rich.text import Text
+
+    console = open_console()
+    console.print(Text(headline(findings), style="bold"))
+    for section in sections(findings):
+        print_table(console, section, _REST)
+    console.print(Text("next:", style="bold"))
+    for step in next_steps(findings):
+        console.print(Text(f"  {step}", style="dim" if step.startswith("#") else ""), soft_wrap=True)
+    verdict = losses.verdict(findings)
+    console.print(Text(verdict.line, style="green" if verdict.is_sound else "bold red"), soft_wrap=True)

@@ -1,0 +1,139 @@
+"""What takes the room of a disk, topic by topic, and what retention could free now."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafka_log_lake.pipelines.listing.naming import TO_DELETE
+from kafka_log_lake.pipelines.scan.findings import Findings, Log
+from kafka_log_lake.udfs.batches.retention import (
+    FUTURE,
+    NOTHING,
+    SETTINGS,
+    Limits,
+    Retained,
+    limits_of,
+    retained,
+)
+from kafka_log_lake.udfs.storage.byte_source import local_path
+
+if TYPE_CHECKING:
+    from kafka_log_lake.pipelines.listing.cluster_state import ClusterState
+
+_INDEXES = (".index", ".timeindex", ".txnindex", ".snapshot")
+_BLOCK = 512  # bytes of a unit of st_blocks
+
+
+@dataclass
+class Space:
+    """The bytes of one topic.
+
+    indexes: as allocated on the disk: a broker preallocates those of the last segment. deleted: of
+    ``.log.deleted`` files. leftovers: of folders ending -delete, -stray, -future. can_go: what retention
+    would delete now. held: of each log that keeps something, why.
+    """
+
+    topic: str
+    segments: int = 0
+    indexes: int = 0
+    deleted: int = 0
+    leftovers: int = 0
+    can_go: int = 0
+    held: list[Retained] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        return self.segments + self.indexes + self.deleted + self.leftovers
+
+    @property
+    def held_by(self) -> Retained | None:
+        """What holds the most logs; a timestamp in the future before all else, as that holds for ever."""
+        rest = [one for one in self.held if one.held_by != NOTHING]
+        reasons = [one.held_by for one in rest]
+        return max(
+            rest,
+            key=lambda one: (one.held_by == FUTURE, reasons.count(one.held_by), one.held_ms or 0),
+            default=None,
+        )
+
+
+@dataclass
+class Volume:
+    """The file system of log directories. free: bytes that are left of ``size``."""
+
+    log_dirs: list[str]
+    size: int
+    free: int
+
+
+def volumes(findings: Findings) -> list[Volume]:
+    """The file systems of the log directories that were scanned."""
+    found: dict[int, Volume] = {}
+    for log_dir in sorted({os.path.dirname(path) for path in _folders(findings.logs)}):
+        try:
+            device, usage = os.stat(log_dir).st_dev, os.statvfs(log_dir)
+        except OSError:
+            continue
+        size, free = usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize
+        found.setdefault(device, Volume([], size, free)).log_dirs.append(log_dir)
+    return list(found.values())
+
+
+def space_by_topic(findings: Findings, now_ms: int | None = None) -> list[Space]:
+    """The space of each topic, the most first. now_ms: the time at which retention is judged; None: now."""
+    now_ms = int(time.time() * 1000) if now_ms is None else now_ms
+    found: dict[str, Space] = {}
+    states: dict[str, ClusterState | None] = {}
+    for log in findings.logs:
+        one = found.setdefault(log.topic, Space(log.topic))
+        one.segments += log.bytes
+        one.indexes += sum(map(_index_bytes, _folders([log])))
+        if log.account.witnesses.is_tiered:
+            continue  # what local retention does is the remote log manager's
+        log_dir = os.path.dirname(local_path(log.partition_dir) or "")
+        if log_dir not in states:
+            states[log_dir] = _state_of(findings, log_dir)
+        limits = _limits(log.topic, states[log_dir])
+        kept = retained(log.segment_times, log.account.start, limits, now_ms)
+        one.can_go += kept.can_go
+        one.held.append(kept)
+    for passed in findings.passed_over:
+        one = found.setdefault(passed.topic, Space(passed.topic))
+        if passed.reason == TO_DELETE:
+            one.deleted += passed.bytes
+        else:
+            one.leftovers += passed.bytes
+    return sorted(found.values(), key=lambda one: (-one.total, one.topic))
+
+
+def _folders(logs: Iterable[Log]) -> Iterable[str]:
+    return (path for log in logs if (path := local_path(log.partition_dir)) is not None)
+
+
+def _index_bytes(folder: str) -> int:
+    try:
+        with os.scandir(folder) as entries:
+            found = [one for one in entries if one.name.endswith(_INDEXES)]
+        return sum(one.stat(follow_symlinks=False).st_blocks * _BLOCK for one in found)
+    except OSError:
+        return 0
+
+
+def _limits(topic: str, state: ClusterState | None) -> Limits:
+    known = {} if state is None else {name: state.setting(topic, name) for name in SETTINGS}
+    return limits_of(topic, {name: found[1] for name, found in known.items() if found is not None})
+
+
+def _state_of(findings: Findings, log_dir: str) -> ClusterState | None:
+    """What the metadata log of a log directory's cluster says.
+
+    Of one that names no cluster, what the only metadata log says; None where there are several.
+    """
+    cluster = next((name for name, paths in findings.clusters.items() if log_dir in paths), None)
+    known = findings.placements
+    found = known.get(cluster) or (next(iter(known.values())) if len(known) == 1 and not cluster else None)
+    return found.state if found is not None else None

@@ -1,0 +1,69 @@
+"""The topics of a scan, one row each, in an order that a user names."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafka_log_lake.pipelines.scan.findings import Findings, Log
+from kafka_log_lake.pipelines.tasks.slice_scan import Format, FormatCount
+
+# By the name of --sort: the lowest first; topics that are equal by it follow each other by name
+_SORTS: dict[str, Callable[[Sequence[Log]], int]] = {
+    "bytes": lambda logs: -sum(log.bytes for log in logs),
+    "name": lambda logs: 0,
+    "records": lambda logs: -sum(log.records for log in logs),
+    "segments": lambda logs: -sum(log.segments for log in logs),
+    "partitions": lambda logs: -len({log.partition for log in logs}),
+    "damage": lambda logs: -sum(len(log.damages) + len(log.contradictions) + _lost(log) for log in logs),
+    "last": lambda logs: -max((log.last_timestamp or -1 for log in logs), default=-1),
+}
+
+
+def _lost(log: Log) -> int:
+    return sum(one.is_lost for one in log.account.unseen)
+
+
+def by_topic(findings: Findings) -> list[tuple[str, list[Log]]]:
+    """Each topic with its logs, in the order of ``findings.sort``."""
+    found: dict[str, list[Log]] = defaultdict(list)
+    for log in findings.logs:
+        found[log.topic].append(log)
+    return sorted(found.items(), key=lambda each: (_SORTS[findings.sort](each[1]), each[0]))
+
+
+def formats_of(logs: Sequence[Log]) -> dict[Format, FormatCount]:
+    """The batches of logs by format, the format with most bytes first."""
+    formats: dict[Format, FormatCount] = {}
+    for log in logs:
+        for key, count in log.formats.items():
+            formats.setdefault(key, FormatCount()).add(count)
+    return dict(sorted(formats.items(), key=lambda each: -each[1].bytes))
+
+
+def first_time(logs: Sequence[Log]) -> int | None:
+    """The first timestamp of logs, ms since 1970; None without one."""
+    return min((log.first_timestamp for log in logs if log.first_timestamp is not None), default=None)
+
+
+def last_time(logs: Sequence[Log]) -> int | None:
+    """The last timestamp of logs, ms since 1970; None without one."""
+    return max((log.last_timestamp for log in logs if log.last_timestamp is not None), default=None)
+
+
+def topic_object(topic: str, logs: Sequence[Log]) -> dict[str, Any]:
+    """A topic as an object of ``--json``."""
+    return {
+        "topic": topic,
+        "partitions": len({log.partition for log in logs}),
+        "segments": sum(log.segments for log in logs),
+        "bytes": sum(log.bytes for log in logs),
+        "records": sum(log.records for log in logs),
+        "control_records": sum(log.control_records for log in logs),
+        "damaged": sum(len(log.damages) for log in logs),
+        "is_sound": all(log.account.is_sound for log in logs),
+        "first_timestamp": first_time(logs),
+        "last_timestamp": last_time(logs),
+        "formats": [f"v{magic} {codec}" for magic, codec in formats_of(logs)],
+    }

@@ -1,1 +1,0 @@
-"""Scans a log directory with the decoder in worker processes: no Spark, no lake."""

@@ -1,1 +1,0 @@
-"""Resolves ``--source`` and lists the segments there."""

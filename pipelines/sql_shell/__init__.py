@@ -1,0 +1,1 @@
+"""A SQL shell on the tables, views and functions of a lake."""

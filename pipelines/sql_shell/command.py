@@ -1,0 +1,234 @@
+"""``kafka-log-lake sql --lake L``: a SQL shell on the tables, views and functions of a lake.
+
+A statement ends with ``;`` and may go over several lines. It reads from a terminal, with the keys and the
+history of readline and with names completed by Tab, or statements from a pipe. DuckDB runs them in this
+process; with ``--engine spark`` Spark does, whose own ``spark-sql`` cannot hold functions in Python.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafka_log_lake.pipelines.cli.commands import SQL
+from kafka_log_lake.pipelines.cli.errors import JobError, RunFailed, UserError, one_line
+from kafka_log_lake.pipelines.cli.settings import LakeSettings
+from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable, room_of_lines
+from kafka_log_lake.pipelines.engine.run_command import run_command
+from kafka_log_lake.pipelines.lake.address import open_log
+from kafka_log_lake.pipelines.query import duck
+from kafka_log_lake.pipelines.query.command import choose_engine
+from kafka_log_lake.pipelines.sql.database import open_database
+from kafka_log_lake.pipelines.sql.statements import check_text, has_code, split_statements
+from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS
+from kafka_log_lake.udfs.format.schema import SEGMENTS, TABLES
+from kafka_log_lake.udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PROMPT, _GOES_ON = "sql> ", "...> "
+_LEAVE, _HELP = ("exit", "quit"), "help"  # a line alone, with ; or without
+
+
+QUERIES = (
+    "SELECT * FROM topics;",
+    "SELECT timestamp, topic, key_text, value_text FROM messages ORDER BY timestamp DESC LIMIT 10;",
+    "SELECT topic, side, format, schema_ids, payloads, decoded_share FROM payload_profile;",
+    "SELECT topic, partition, first_lost, last_lost, cause, next_offset FROM lost_offsets;",
+)
+_KEYS = "A statement ends with ;   DESCRIBE topics; names columns   Tab completes   quit leaves"
+
+
+def banner(tables: Iterable[str], width: int) -> str:
+    """What an analyst sees first: the tables, the views, some queries, the keys. width: of a line."""
+    views = [view.name for view in SESSION_VIEWS if view.has_defaults]
+    blocks = [
+        textwrap.fill(", ".join(sorted(names)), width, initial_indent=f"{title:8}", subsequent_indent=" " * 8)
+        for title, names in (("tables", tables), ("views", views))
+    ]
+    return "\n".join([*blocks, "try", *(f"        {query}" for query in QUERIES), _KEYS])
+
+
+def read_statements(read: Callable[[str], str], has_escapes: bool = False) -> Iterator[str]:
+    """Statements, as they are completed by the lines that ``read(prompt)`` gives, until it raises EOFError.
+
+    has_escapes: see ``split_statements``.
+    Ctrl-C while a statement is typed drops what was typed.
+    """
+    text = ""
+    while True:
+        try:
+            text += read(_GOES_ON if text else _PROMPT) + "\n"
+        except KeyboardInterrupt:
+            print()
+            text = ""
+            continue
+        except EOFError:
+            break
+        if text.strip().lower() in (*_LEAVE, _HELP):
+            text = f"{text.strip()};"
+        statements, text = split_statements(text, has_escapes)
+        if not has_code(text) and "/*" not in text:
+            text = ""
+        yield from filter(has_code, statements)
+    if has_code(text):  # the end of a pipe ends a statement too
+        yield text.strip()
+
+
+def _line_of_pipe(prompt: str) -> str:
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")
+
+
+class DuckShell:
+    """Statements in DuckDB. What they make in memory (tables, views, macros) ends with the shell.
+
+    words: names that Tab completes. tables: those of the lake.
+    """
+
+    def __init__(self, settings: LakeSettings, at: str | None) -> None:
+        self._database = open_database(settings.require_lake(), threads=settings.cores, at=at)
+        found = self._database.sql("""
+            SELECT CASE schema_name WHEN 'main' THEN table_name
+              ELSE schema_name || '."' || replace(table_name, '"', '""') || '"' END, column_name
+            FROM duckdb_columns() WHERE NOT internal""")
+        columns = found.fetchall()
+        views = {view.name for view in SESSION_VIEWS}
+        self.tables = sorted({table for table, _ in columns} - views)
+        self.words = {name for pair in columns for name in pair}
+
+    def lines(self, statement: str) -> Iterator[str]:
+        """Lines that print the result of a statement."""
+        return duck.answer(self._database, statement, "table", room_of_lines(), duck.IN_MEMORY)
+
+    def cancel(self) -> None:
+        """Stops the statement that is running."""
+        self._database.interrupt()
+
+
+class SparkShell:
+    """The same in Spark."""
+
+    def __init__(self, spark: SparkSession, lake: str) -> None:
+        from kafka_log_lake.pipelines.lake.address import open_lake, tables_of
+        from kafka_log_lake.pipelines.listing.hadoop import default_scheme
+        from kafka_log_lake.pipelines.query.spark import prepare
+
+        prepare(spark, lake)
+        self._spark, self._lake = spark, lake
+        self.tables = [table.name for table in tables_of(open_lake(lake, default_scheme(spark)))]
+        columns = {c.name for one in TABLES for c in one.columns} | {
+            c.name for v in SESSION_VIEWS for c in v.columns
+        }
+        self.words = columns | {one.name for one in TABLES} | {view.name for view in SESSION_VIEWS}
+
+    def lines(self, statement: str) -> Iterator[str]:
+        from kafka_log_lake.pipelines.query.gate import refuse_changes_on_s3
+        from kafka_log_lake.pipelines.query.spark import one_line_errors, results
+
+        with one_line_errors(self._spark):
+            refuse_changes_on_s3(self._spark, self._lake, statement)
+        return results(self._spark, statement, "table", room_of_lines())
+
+    def cancel(self) -> None:
+        from kafka_log_lake.pipelines.engine.driver import driver_of
+
+        driver_of(self._spark).cancel()
+
+
+Shell = DuckShell | SparkShell
+
+
+def _set_up_terminal(words: set[str]) -> None:
+    """Line editing with history of this session alone, and completion of the names that are known."""
+    with suppress(ImportError):  # a Python without readline has plain input
+        import readline
+
+        known = words | {*(one.name for one in FUNCTIONS), *(one.name for one in TABLE_FUNCTIONS)}
+
+        def complete(text: str, state: int) -> str | None:
+            found = sorted(word for word in known if word.lower().startswith(text.lower()))
+            return found[state] if text and state < len(found) else None
+
+        readline.set_completer(complete)
+        readline.set_completer_delims(" \t\n,;()=<>.+-*/'\"`")
+        readline.parse_and_bind("tab: complete")
+
+
+def run_statement(shell: Shell, statement: str) -> bool:
+    """Prints the result of one statement, or one line that says why there is none; whether it has one.
+
+    Ctrl-C stops the statement, and on a terminal not the shell.
+    """
+    try:
+        check_text(statement)
+        for line in shell.lines(statement):
+            print(line)
+    except KeyboardInterrupt:
+        shell.cancel()
+        if not sys.stdin.isatty():
+            raise
+        print("interrupted", file=sys.stderr)
+        return False
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        message = str(error) if isinstance(error, JobError) else one_line(error)
+        print(f"error: {printable(message)}", file=sys.stderr)
+        return False
+    finally:
+        sys.stdout.flush()
+    return True
+
+
+def run(settings: LakeSettings, engine: str = "auto", at: str | None = None, log: str | None = None) -> None:
+    """Runs statements until the input ends. Raises a RunFailed if one of those from a pipe failed.
+
+    log: one of several copies, by name, or healed.
+    """
+    lake = settings.require_lake()
+    if "://" not in lake and not os.path.isdir(f"{lake.removeprefix('file:')}/{SEGMENTS.name}/_delta_log"):
+        raise UserError(f"there is no lake at {lake}: name a folder that decode made")
+    if log is not None:
+        lake = open_log(lake, log)
+    if choose_engine(engine, lake, at=at) == "duckdb":
+        _run(DuckShell(replace(settings, lake=lake), at))
+        return
+    from kafka_log_lake.pipelines.engine.session import (
+        session,  # imports Spark, which the other engine does not need
+    )
+
+    with session(settings) as spark:
+        _run(SparkShell(spark, lake))
+
+
+def _run(shell: Shell) -> None:
+    interactive = sys.stdin.isatty()
+    shown = banner(shell.tables, shutil.get_terminal_size().columns)
+    if interactive:
+        _set_up_terminal(shell.words)
+        print(shown)
+    failed = 0
+    read = input if interactive else _line_of_pipe
+    for statement in read_statements(read, isinstance(shell, SparkShell)):
+        if statement.lower() in _LEAVE:
+            break
+        if statement.lower() == _HELP:
+            print(shown)
+            continue
+        failed += not run_statement(shell, statement)
+    if failed and not interactive:
+        raise RunFailed(f"{counted_noun(failed, 'statement')} failed")
+
+
+main = partial(run_command, SQL, run, with_spark=False)

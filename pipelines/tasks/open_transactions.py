@@ -1,0 +1,73 @@
+"""The open transactions of a log, from the transactional batches that a scan noted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kafka_log_lake.pipelines.rules.offsets import ranges_before
+from kafka_log_lake.udfs.batches.clocks import Age, Clock, age
+from kafka_log_lake.udfs.batches.endings import Ending
+from kafka_log_lake.udfs.batches.transactions import of_one_log
+from kafka_log_lake.udfs.format import layout as f
+
+
+@dataclass(frozen=True)
+class OpenTransaction:
+    """A transaction without a marker.
+
+    first_timestamp: of its first record, ms since 1970 UTC, -1 for none. is_uncertain: damage follows its
+    start, and its marker may be in the damaged bytes. age: for how long it is open, in the time of its log.
+    ending: what ends it, by its coordinator and by the wall clock too.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_offset: int
+    first_timestamp: int
+    is_uncertain: bool
+    age: Age
+    ending: Ending | None = None
+
+    @property
+    def is_hanging(self) -> bool:
+        """Whether it is open for longer than a broker allows, as of the last write or now."""
+        return self.age.hangs_as_of_last_write if self.ending is None else self.ending.is_hanging
+
+
+def open_transactions(rows: np.ndarray, places: np.ndarray, clock: Clock) -> list[OpenTransaction]:
+    """The transactions that hold back the last stable offset.
+
+    rows: TRANSACTIONAL. places: int64[m, 2], file and position of each damaged range.
+    """
+    rows["damages"] = ranges_before(rows, places)
+    found = of_one_log(rows, len(places))
+    markers = rows[(rows["control_type"] != f.NO_CONTROL) & rows["credible"]]
+    held = np.sort(found[~found["is_over"]], order="first_offset")
+    return [_open_transaction(one, rows[one["begins"]], clock, markers) for one in held]
+
+
+def _open_transaction(one: np.void, first: np.void, clock: Clock, markers: np.ndarray) -> OpenTransaction:
+    """one: TRANSACTION. first: its first row of TRANSACTIONAL. markers: the log's, with credible times."""
+    offset = int(one["first_offset"])
+    before = markers["timestamp"][markers["first_offset"] <= offset]
+    behind = markers["timestamp"][markers["first_offset"] > offset]
+    opened = age(
+        clock,
+        int(first["timestamp"]) if first["credible"] else None,
+        by_broker=bool(first["by_broker"]),
+        before_ms=int(before.max()) if len(before) else None,
+        behind_ms=int(behind.min()) if len(behind) else None,
+        lost=bool(one["is_uncertain"]),
+    )
+    return OpenTransaction(
+        int(one["producer_id"]),
+        int(one["producer_epoch"]),
+        offset,
+        int(one["last_offset"]),
+        int(first["timestamp"]),
+        bool(one["is_uncertain"]),
+        opened,
+    )

@@ -1,0 +1,94 @@
+"""A log from the scans of its slices: the order of its offsets, damaged ranges, and the offsets it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from kafka_log_lake.pipelines.plan.missing import missing_ranges
+from kafka_log_lake.pipelines.plan.slices import Segment
+from kafka_log_lake.pipelines.rules.offsets import ranges_before, with_undecoded
+from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange, SliceScan
+from kafka_log_lake.udfs.batches.account import ZEROS, Unseen
+from kafka_log_lake.udfs.batches.offsets import NO_LIMIT, Order, order
+from kafka_log_lake.udfs.batches.retention import COMPACTED_TOPICS
+
+Scanned = tuple[Segment, list[SliceScan]]  # a segment with its slices in order
+
+
+def missing_of(scanned: list[Scanned], unread: list[int]) -> list[Unseen]:
+    """The offsets of a log that no segment has. unread: base offsets of segments that can't be read."""
+    return missing_in(scanned, unread, placed(scanned, unread)[0])
+
+
+def end_of(scanned: Sequence[Scanned], segments: Sequence[Segment]) -> int:
+    """The offset behind the last batch of a log; 0 without one. segments: all of it; scanned: of these."""
+    known = [each for each in scanned if not any(scan.report.problem for scan in each[1])]
+    read = {segment for segment, _ in known}
+    unread = [one.file_base_offset for one in segments if one not in read]
+    last = placed(known, unread)[0].last if known else None
+    return 0 if last is None else last + 1
+
+
+def missing_in(scanned: list[Scanned], unread: list[int], found: Order) -> list[Unseen]:
+    empty = [
+        s.file_base_offset for s, slices in scanned if not any(one.report.totals.batches for one in slices)
+    ]
+    zeros = [segment.file_base_offset for segment, slices in scanned if is_zeros(segment, slices)]
+    return [
+        replace(one, state=ZEROS) if any(one.first <= base <= (one.last or base) for base in zeros) else one
+        for one in missing_ranges(found, empty, unread, {})
+    ]
+
+
+def damages_of(segment: Segment, slices: list[SliceScan]) -> list[DamagedRange]:
+    """The damaged ranges of a segment, with the offsets around them."""
+    return placed([(segment, slices)], [segment.file_limit] if segment.file_limit != NO_LIMIT else [])[1]
+
+
+def placed(scanned: list[Scanned], unread: list[int]) -> tuple[Order, list[DamagedRange]]:
+    """The order of a log's offsets, and its damaged ranges with the offsets around them."""
+    files, places = files_of(scanned, unread), places_of(scanned)
+    runs = with_undecoded(joined(scanned, "runs"), unread, files)
+    runs["damages"] = ranges_before(runs, places)
+    is_compacted = scanned[0][0].topic in COMPACTED_TOPICS
+    found = order(runs, len(places), (files[0], files[-1]), is_compacted)
+    damages = [
+        replace(one, segment=segment.uri)
+        for segment, slices in scanned
+        for scan in slices
+        for one in scan.damages
+    ]
+    return found, [
+        replace(one, last_offset=last, next_offset=next_)
+        for one, (last, next_) in zip(damages, found.around, strict=True)
+    ]
+
+
+def files_of(scanned: Sequence[Scanned], unread: Sequence[int]) -> list[int]:
+    """The base offsets of all files of a log, rising."""
+    return sorted({*unread, *(segment.file_base_offset for segment, _ in scanned)})
+
+
+def places_of(scanned: list[Scanned]) -> np.ndarray:
+    """int64[m, 2]: file and position of each damaged range of a log."""
+    places = [
+        (segment.file_base_offset, one.position)
+        for segment, slices in scanned
+        for scan in slices
+        for one in scan.damages
+    ]
+    return np.array(places, dtype=np.int64).reshape(-1, 2)
+
+
+def joined(scanned: Sequence[Scanned], name: str) -> np.ndarray:
+    """The arrays of all slices (``name``: runs or transactional)."""
+    return np.concatenate([getattr(scan, name) for _, slices in scanned for scan in slices])
+
+
+def is_zeros(segment: Segment, slices: list[SliceScan]) -> bool:
+    """Whether a segment has bytes, all of them zero."""
+    zeros = sum(scan.report.totals.tail_bytes for scan in slices if scan.report.totals.tail == "zeros")
+    return 0 < zeros == segment.length

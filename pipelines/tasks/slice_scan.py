@@ -1,0 +1,328 @@
+"""Reads one slice of a segment in a worker process. A scan gives counts and positions, but no records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from kafka_log_lake.pipelines.plan.headers import claimed_offsets
+from kafka_log_lake.pipelines.plan.slices import Segment, Slice
+from kafka_log_lake.pipelines.tasks.contradictions import EPOCHS, epochs_of
+from kafka_log_lake.pipelines.tasks.verdicts import highest, lowest
+from kafka_log_lake.udfs.batches import clocks
+from kafka_log_lake.udfs.batches.offsets import RUN
+from kafka_log_lake.udfs.batches.transactions import EVENT, events_of, of_transactions
+from kafka_log_lake.udfs.decoder.decoded import Group
+from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
+from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.kernels.framing import BATCH, base_unknown
+from kafka_log_lake.udfs.spark.protocol import SliceReport
+from kafka_log_lake.udfs.spark.task_input import problem_of
+from kafka_log_lake.udfs.storage.byte_source import ByteSource, SourceError
+from kafka_log_lake.udfs.storage.foreign import HEAD_BYTES, content_kind
+from kafka_log_lake.udfs.storage.opening import open_source
+
+if TYPE_CHECKING:
+    from kafka_log_lake.pipelines.tasks.first_payloads import SchemaSegments
+    from kafka_log_lake.udfs.values.schemas.profile import Look
+
+# A row: consecutive transactional batches of one producer, or one marker
+TRANSACTIONAL = np.dtype(
+    [
+        *EVENT.descr,
+        ("position", "i8"),
+        ("timestamp", "i8"),  # of the first batch's first record; of a marker its own; ms, -1 unknown
+        ("by_broker", "?"),  # whether a broker's clock gave timestamp
+        ("credible", "?"),  # clocks.are_credible
+    ]
+)
+Format = tuple[int, str]  # magic, codec
+Found = TypeVar("Found")
+_HELD_BATCHES = 1 << 12
+_ROW = np.dtype((np.void, BATCH.itemsize))  # of BATCH, copied at once and not field by field
+
+
+@dataclass
+class FormatCount:
+    """Totals of the batches of one format. bytes: on disk. records: of data; control_records: the others."""
+
+    batches: int = 0
+    bytes: int = 0
+    records: int = 0
+    control_records: int = 0
+
+    def add(self, other: FormatCount) -> None:
+        self.batches += other.batches
+        self.bytes += other.bytes
+        self.records += other.records
+        self.control_records += other.control_records
+
+
+@dataclass(frozen=True)
+class DamagedRange:
+    """A damaged byte range of a segment.
+
+    last_offset: the highest offset before it; next_offset: base offset of the sound batch behind it, None if
+    there is none. Both are known once the log is: ``findings``.
+    """
+
+    segment: str
+    position: int
+    size: int
+    reason: str
+    detail: str
+    last_offset: int = -1
+    next_offset: int | None = None
+
+    @property
+    def first_lost(self) -> int | None:
+        """The first offset that may have been in it; None if no offset can be missing."""
+        first = self.last_offset + 1
+        return first if self.next_offset is None or first < self.next_offset else None
+
+    @property
+    def last_lost(self) -> int | None:
+        """The last of these offsets; None too if no sound batch follows."""
+        return None if self.first_lost is None or self.next_offset is None else self.next_offset - 1
+
+
+@dataclass
+class SliceScan:
+    """The scan of one slice.
+
+    report: as a job's workers give it. suspect: batches with this status.
+    first_timestamp, last_timestamp: ms since 1970 UTC, None without any.
+    runs: RUN[n], its sound batches, and transactional: rows of TRANSACTIONAL; what the rest of the log tells
+    is not set. epochs: EPOCHS, of its sound batches of magic 2. torn: first and last offset that the header
+    of a torn last batch claims; None without one, or where its header is cut. clock: its own. looks: what the
+    payloads of its first records are. foreign: of a file that begins as another program's does, what it is.
+    """
+
+    report: SliceReport
+    formats: dict[Format, FormatCount] = field(default_factory=dict)
+    damages: list[DamagedRange] = field(default_factory=list)
+    suspect: int = 0
+    first_timestamp: int | None = None
+    last_timestamp: int | None = None
+    runs: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=RUN))
+    epochs: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=EPOCHS))
+    transactional: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=TRANSACTIONAL))
+    clock: clocks.Clock = field(default_factory=clocks.Clock)
+    torn: tuple[int, int] | None = None
+    looks: Counter[Look] = field(default_factory=Counter)
+    foreign: str | None = None
+
+
+def read_slice(
+    slice_: Slice, read: Callable[[ByteSource, SliceReport], Found], failed: Callable[[SliceReport], Found]
+) -> Found:
+    """What ``read`` gives of the open segment; of ``failed`` where it can't be opened or read.
+
+    read: gets a report without totals. failed: gets one with the problem.
+    """
+    report = SliceReport(slice_.group_id, slice_.segment.segment, slice_.start)
+    try:
+        source = open_source(slice_.segment.uri, slice_.stop)
+        try:
+            return read(source, report)
+        finally:
+            source.close()
+    except SourceError as error:
+        return failed(replace(report, problem=problem_of(error), detail=str(error)))
+
+
+def scan_slice(slice_: Slice, max_batch_uncompressed: int, schemas: SchemaSegments) -> SliceScan:
+    """Decodes a slice and counts. Never raises for the content of a file."""
+
+    def read(source: ByteSource, report: SliceReport) -> SliceScan:
+        decoder = SegmentDecoder(
+            source, slice_.range, max_batch_uncompressed=max_batch_uncompressed, columns=(), content_crc=False
+        )
+        length, totals = slice_.segment.length, decoder.totals
+        scan = SliceScan(replace(report, totals=totals))
+        counting = Counting(scan, slice_.segment)
+        for group in decoder:
+            counting.add(group)
+        counting.close()
+        if totals.tail == "torn":
+            scan.torn = claimed_offsets(source, length - totals.tail_bytes, length)
+        from kafka_log_lake.pipelines.tasks.first_payloads import (
+            first_looks,  # decoders, which find does not need
+        )
+
+        scan.looks = first_looks(source, slice_, schemas)
+        if not totals.batches and scan.damages and scan.damages[0].position == 0:
+            head = np.zeros(min(HEAD_BYTES, length), dtype=np.uint8)
+            scan.foreign = content_kind(head[: source.read_into(0, head)].tobytes())
+        return scan
+
+    return read_slice(slice_, read, SliceScan)
+
+
+def _max(values: np.ndarray) -> int | None:
+    return int(values.max()) if len(values) else None
+
+
+class Placing:
+    """Adds the damaged ranges among groups of batches, in the order of the segment, to a SliceScan."""
+
+    def __init__(self, scan: SliceScan, segment: Segment) -> None:
+        self._scan, self._segment = scan, segment
+        self._runs: list[np.ndarray] = []
+        self._sound: list[np.ndarray] = []  # of these the runs are not known yet
+        self._rows = 0
+
+    def add(self, group: Group) -> None:
+        self._sound.append(group.batches.view(_ROW)[group.batches["fault"] == 0])
+        self._rows += len(self._sound[-1])
+        if self._rows >= _HELD_BATCHES:
+            self._note_runs()
+        self._scan.damages += [
+            DamagedRange(self._scan.report.segment, one.position, one.size, one.reason, one.detail)
+            for one in group.damages
+        ]
+
+    def close(self) -> None:
+        """Notes what is known once no group follows."""
+        if self._sound:
+            self._note_runs()
+        if self._runs:
+            self._scan.runs = np.concatenate(self._runs)
+
+    def _note_runs(self) -> None:
+        self._runs.append(_runs(np.concatenate(self._sound).view(BATCH), self._segment))
+        self._sound, self._rows = [], 0
+
+
+class Noting(Placing):
+    """Adds the batches of transactions too."""
+
+    def __init__(self, scan: SliceScan, segment: Segment) -> None:
+        super().__init__(scan, segment)
+        self._modified_ms = segment.modified // 1000
+        self._transactional: list[np.ndarray] = []
+
+    def add(self, group: Group) -> None:
+        self._keep_transactional(group.batches)
+        super().add(group)
+
+    def close(self) -> None:
+        super().close()
+        if self._transactional:
+            self._scan.transactional = np.concatenate(self._transactional)
+
+    def _keep_transactional(self, batches: np.ndarray) -> None:
+        kept = of_transactions(batches)
+        if not len(kept):
+            return
+        rows = events_of(kept, TRANSACTIONAL)
+        rows["position"] = kept["position"]
+        rows["file_base"], rows["file_limit"] = self._segment.file_base_offset, self._segment.file_limit
+        is_data = kept["control_type"] == f.NO_CONTROL
+        rows["timestamp"] = np.where(is_data, clocks.first_times(kept), kept["max_timestamp"])
+        rows["by_broker"] = clocks.are_by_broker(kept)
+        rows["credible"] = clocks.are_credible(rows["timestamp"], rows["by_broker"], self._modified_ms)
+        self._transactional.append(_joined(rows))
+
+
+class Counting(Noting):
+    """Adds counts, times and leader epochs too."""
+
+    def __init__(self, scan: SliceScan, segment: Segment) -> None:
+        super().__init__(scan, segment)
+        self._epochs: list[np.ndarray] = []
+        scan.clock = clocks.Clock(modified_ms=clocks.witness_ms(self._modified_ms))
+
+    def add(self, group: Group) -> None:
+        sound = group.batches[group.batches["fault"] == 0]
+        self._count_formats(sound)
+        self._count_times(sound)
+        self._epochs.append(epochs_of(sound[sound["magic"] == f.MAGIC_V2]))
+        super().add(group)
+
+    def close(self) -> None:
+        super().close()
+        if self._epochs:
+            self._scan.epochs = np.concatenate(self._epochs)
+
+    def _count_formats(self, batches: np.ndarray) -> None:
+        keys = batches["magic"].astype(np.int64) * len(f.CODEC_NAMES) + batches["codec"]
+        for key in np.unique(keys).tolist():
+            of_key = batches[keys == key]
+            magic, codec = divmod(key, len(f.CODEC_NAMES))
+            counts = of_key["record_count"].astype(np.int64)
+            is_control = (of_key["attributes"] & f.CONTROL_MASK != 0) & (magic == f.MAGIC_V2)
+            control = int(counts[is_control].sum())
+            records = int(counts.sum()) - control
+            counted = FormatCount(len(of_key), int(of_key["size"].sum()), records, control)
+            self._scan.formats.setdefault((magic, f.CODEC_NAMES[codec]), FormatCount()).add(counted)
+        self._scan.suspect += int(np.count_nonzero(batches["marks"]))
+
+    def _count_times(self, batches: np.ndarray) -> None:
+        scan, newest = self._scan, batches["max_timestamp"]
+        first = clocks.first_times(batches)
+        first = np.where(first < 0, newest, first)
+        by_broker = clocks.are_by_broker(batches)
+        credible = clocks.are_credible(newest, by_broker, self._modified_ms)
+        times = first[first >= 0]
+        scan.first_timestamp = lowest(scan.first_timestamp, int(times.min()) if len(times) else None)
+        scan.last_timestamp = highest(scan.last_timestamp, _max(newest[newest >= 0]))
+        scan.clock = scan.clock.later(
+            clocks.Clock(_max(newest[credible]), _max(newest[credible & by_broker]))
+        )
+
+
+def _begins(first: np.ndarray, last: np.ndarray, low: Any, limit: Any) -> np.ndarray:
+    """bool[n]: batches of one file that do not continue the one before, or are judged apart from it.
+
+    first, last: their offsets. low, limit: base offsets in the names of the file and of the next one.
+    """
+    begins = np.ones(len(first), dtype=bool)
+    begins[1:] = first[1:] - 1 != last[:-1]
+    for is_apart in (first < low, first == low, last >= limit):
+        begins[1:] |= is_apart[1:] != is_apart[:-1]
+    return begins
+
+
+def _runs(batches: np.ndarray, segment: Segment) -> np.ndarray:
+    """RUN[n] of sound batches (BATCH) of a segment in its order."""
+    first, last = batches["base_offset"], batches["last_offset"]
+    first = np.where(base_unknown(batches), last, first)
+    last = np.maximum(first, last)
+    begins = _begins(first, last, segment.file_base_offset, segment.file_limit)
+    begins[1:] |= batches["position"][1:] != batches["position"][:-1] + batches["size"][:-1]
+    is_v2 = batches["magic"] == f.MAGIC_V2
+    has_horizon = is_v2 & (batches["attributes"] & f.DELETE_HORIZON_MASK != 0)
+    span = np.where(first >= 0, last - first, -1)
+    # the records of a batch that was passed over are known by its header, if it is of magic 2
+    held = np.where(is_v2, batches["count"], batches["record_count"])
+    is_short = (span >= held) & (is_v2 | (held > 0))
+    is_cleaned = (batches["marks"] == 0) & (has_horizon | is_short)
+    at = np.flatnonzero(begins)
+    runs = np.zeros(len(at), dtype=RUN)
+    runs["file_base"], runs["file_limit"] = segment.file_base_offset, segment.file_limit
+    if len(at):
+        runs["position"], runs["first"] = batches["position"][at], first[at]
+        runs["first_last"] = last[at]
+        runs["batches"] = np.diff(np.append(at, len(batches)))
+        ends = np.append(at[1:], len(batches)) - 1
+        runs["last"], runs["last_base"] = last[ends], first[ends]
+        runs["is_cleaned"] = np.logical_or.reduceat(is_cleaned, at)
+    return runs
+
+
+def _joined(rows: np.ndarray) -> np.ndarray:
+    """Rows with data batches of one producer and epoch whose offsets follow each other joined into one."""
+    differs = _begins(*(rows[name] for name in ("first_offset", "last_offset", "file_base", "file_limit")))
+    for name in ("producer_id", "producer_epoch", "control_type"):
+        differs[1:] |= rows[name][1:] != rows[name][:-1]
+    begins = np.flatnonzero(differs | (rows["control_type"] != f.NO_CONTROL))
+    joined = rows[begins]
+    joined["batches"] = np.diff(np.append(begins, len(rows)))
+    joined["last_offset"] = np.maximum.reduceat(rows["last_offset"], begins)
+    joined["last_base"] = rows["first_offset"][np.append(begins[1:], len(rows)) - 1]
+    return joined

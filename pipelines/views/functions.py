@@ -1,0 +1,142 @@
+"""Registers the project's functions in a session, for SQL and for DataFrames.
+
+Each is an Arrow UDF over whole columns, whose code a worker loads by its name. A table function is a SQL
+function around one of them: Spark refuses an ``arrow_udtf`` in LATERAL joins
+(LATERAL_JOIN_WITH_ARROW_UDTF_UNSUPPORTED), and calls another Python table function row by row.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import DataType
+
+from kafka_log_lake.pipelines.engine.driver import driver_of
+from kafka_log_lake.pipelines.lake.address import sql_name, sql_string, sql_table
+from kafka_log_lake.pipelines.typed.schemas import registry_of_state
+from kafka_log_lake.pipelines.typed.tables import typed_tables
+from kafka_log_lake.udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS, Function, TableFunction
+from kafka_log_lake.udfs.functions.typed import FUNCTIONS as TYPED_FUNCTIONS
+from kafka_log_lake.udfs.values.internal import columns as internal_topics
+
+if TYPE_CHECKING:
+    from kafka_log_lake.udfs.values.typed.functions import TypedFunctions
+
+
+def _code_of(function: Function) -> Callable[..., Any]:
+    """A callable that loads the function where it runs: the decoder would keep the driver waiting.
+
+    Spark reads from its annotations whether it takes arrays or an iterator; of several arguments an iterator
+    gives tuples.
+    """
+    name, module = function.name, f"kafka_log_lake.udfs.{function.module}"
+
+    def of_arrays(*columns: pa.Array) -> pa.Array:
+        from importlib import import_module
+
+        return getattr(import_module(module), name)(*columns)
+
+    def of_stream(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        from importlib import import_module
+
+        yield from getattr(import_module(module), name)(columns)
+
+    return _named(name, of_stream if function.is_stream else of_arrays)
+
+
+def _named(name: str, code: Callable[..., Any]) -> Callable[..., Any]:
+    code.__name__ = code.__qualname__ = name
+    return code
+
+
+def _register(spark: SparkSession, name: str, code: Callable[..., Any], returns: DataType | str) -> None:
+    # Spark's stubs ask for the kind of function too, of which Spark itself warns
+    spark.udf.register(name, arrow_udf(code, returns))  # type: ignore[call-overload]
+
+
+def _table_function(function: TableFunction) -> str:
+    """The statement that creates a table function around its array function."""
+    columns = ", ".join(
+        f"{sql_name(column.name)} {column.sql_type} COMMENT {sql_string(column.comment)}"
+        for column in function.rows.columns
+    )
+    return (
+        f"CREATE OR REPLACE TEMPORARY FUNCTION {function.name}(content BINARY) RETURNS TABLE ({columns}) "
+        f"COMMENT {sql_string(function.rows.comment)} RETURN SELECT inline({function.array.name}(content))"
+    )
+
+
+def register_functions(spark: SparkSession, statement: str = "") -> None:
+    """Creates the functions as temporary functions of the session; those of the same names are replaced.
+
+    statement: the functions that it names are enough; "" for all.
+    """
+    driver_of(spark).share_code()
+    words = set(re.findall(r"\w+", statement.lower()))
+    tables = [one for one in TABLE_FUNCTIONS if not statement or one.name in words]
+    needed = words | {one.array.name for one in tables}
+    for function in FUNCTIONS:
+        if statement and function.name not in needed:
+            continue
+        _register(spark, function.name, _code_of(function), function.returns)
+    for table_function in tables:
+        spark.sql(_table_function(table_function))
+
+
+def register_internal_topics(spark: SparkSession, text: str = "") -> None:
+    """Registers the functions that read records of Kafka's internal topics: ``udfs.values.internal.columns``.
+
+    - ``kafka_internal_record(topic, key, value)``: any record of an internal topic, key and value as JSON
+    - ``kafka_offset_commit(key, value)``: a record of ``__consumer_offsets`` that is an offset commit
+    - ``kafka_transaction_state(key, value)``: a record of ``__transaction_state``
+
+    A null struct means: not a record of that kind. text: SQL; the functions that it names are enough. "" for
+    all.
+    """
+    for name, (_, function, gives) in internal_topics.FUNCTIONS.items():
+        if not text or name in text.lower():
+            _register(spark, name, function, from_arrow_type(gives))
+
+
+def register_typed(spark: SparkSession, address: str, text: str = "") -> None:
+    """Creates the views of typed tables, and the functions that decode by schemas.
+
+    The table ``typed/orders`` of a lake is the view ```typed.orders```, one name in backticks: a temporary
+    view lies in no schema. text: SQL; what it names is enough. "" for all.
+    """
+    words = set(re.findall(r"\w+", text.lower()))
+    for table in typed_tables(address, text):
+        rows = f"SELECT * FROM {sql_table(address, table.table)}"
+        name = sql_name(f"{table.folder}.{table.name}")
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {rows}")
+    names = [name for name in TYPED_FUNCTIONS if not text or name in words]
+    if names:
+        registry = pickle.dumps(registry_of_state(address))
+        for name in names:
+            _register(spark, name, _typed_code(name, registry), from_arrow_type(TYPED_FUNCTIONS[name][1]))
+
+
+def _typed_code(name: str, registry: bytes) -> Callable[..., pa.Array]:
+    """A callable of Arrow arrays, as Spark reads from its annotations."""
+
+    def of_arrays(*columns: pa.Array) -> pa.Array:
+        found: pa.Array = getattr(_functions(registry), name)(*columns)
+        return found
+
+    return _named(name, of_arrays)
+
+
+@cache
+def _functions(registry: bytes) -> TypedFunctions:
+    from kafka_log_lake.udfs.values.typed.functions import TypedFunctions
+
+    known: Any = pickle.loads(registry)
+    return TypedFunctions(known)

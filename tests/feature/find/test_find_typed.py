@@ -1,0 +1,75 @@
+"""``find --typed``: keys and values of matches by the registry next to the logs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_log_lake.pipelines.find import command as find
+from tests.support import logs
+from tests.support import typed_corpus as corpus
+from tests.support.segment_maker import Batch, Record
+from tests.unit.values.test_payloads import same
+
+FIELDS = ("key_typed", "value_typed", "key_schema_id", "value_schema_id", "key_error", "value_error")
+
+
+def found(capsys: pytest.CaptureFixture[str], *argv: str) -> list[dict[str, Any]]:
+    assert find.main([*argv, "--format", "json", "--typed"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("topic", ["avro-unions", "err-avro", "plain-json-odd", "kv-avro-pb", "hdr-errors"])
+def test_matches_have_their_values_or_their_errors(topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = found(capsys, str(corpus.DATA), "--topics", topic)
+    sent = {(line["partition"], line["offset"]): line for line in corpus.oracle(topic)}
+    assert len(lines) == len(sent)
+    for line in lines:
+        expected = sent[line["partition"], line["offset"]]
+        if expected.get("note") == "lone surrogate escape":
+            expected = {**expected, "error": "invalid_json"}
+        assert line["value_error"] == expected.get("error")
+        if "error" not in expected:
+            assert line["value_format"] == expected["value_format"]
+            assert same(line["value_typed"], expected["value"])
+        assert same(line["key_typed"], expected["key"])
+
+
+def test_the_registry_next_to_a_partition_folder_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = found(capsys, str(corpus.DATA / "avro-unions-0"), "--limit", "1")
+    assert lines[0]["value_schema_id"] is not None
+    assert set(FIELDS) < lines[0].keys()
+
+
+def test_typed_without_json_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert find.main([str(corpus.DATA), "--typed"]) == 2
+    assert "--format json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("topic", ["avro-evolution", "pb-kinds", "hdr-guid", "json-schema"])
+def test_conditions_look_into_values_that_schemas_describe(
+    topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sent = [line for line in corpus.oracle(topic) if "error" not in line and isinstance(line["value"], dict)]
+    values = sent[0]["value"].items()
+    name, wanted = next(one for one in values if type(one[1]) in (str, int))
+    expected = {(one["partition"], one["offset"]) for one in sent if one["value"].get(name) == wanted}
+    argv = (str(corpus.DATA), "--topics", topic)
+    lines = found(capsys, *argv, "--json", f"$['{name}']={wanted}")
+    assert {(line["partition"], line["offset"]) for line in lines} == expected
+    others = found(capsys, *argv, "--not", "--json", f"$['{name}']={wanted}")
+    assert len(others) + len(lines) == len(corpus.oracle(topic))
+
+
+def test_conditions_take_schemas_from_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "city", "type": "string"}]}
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas" / "places@7.avsc").write_text(json.dumps(schema))
+    values = [b"\0\0\0\0\7\x08Oslo", b"\0\0\0\0\7\x0aLagos", b'{"city": "Oslo"}']
+    records = [Record(value=one, offset_delta=at) for at, one in enumerate(values)]
+    logs.put(tmp_path / "logs" / "places-0", 0, Batch(records=records).encode())
+    argv = (str(tmp_path / "logs"), "--schemas", str(tmp_path / "schemas"), "--json", "city=Oslo")
+    assert [line["offset"] for line in found(capsys, *argv)] == [0, 2]

@@ -1,0 +1,59 @@
+"""What a scan says of the disks: of which cluster they are, who led last, which copies are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.scan import report
+from kafka_log_lake.pipelines.scan.command import scan
+from kafka_log_lake.pipelines.scan.findings import Findings
+from kafka_log_lake.pipelines.scan.losses import next_steps, verdict
+from tests.support.logs import batch, put
+from tests.support.metadata_disks import identify, metadata_log, partition, topic
+
+
+def found(*paths: Path) -> Findings:
+    return scan(Settings(source=tuple(map(str, paths)), cores=1))
+
+
+def section(findings: Findings, title: str) -> list[tuple[str, ...]]:
+    return [row for one in report.sections(findings) if one.title.startswith(title) for row in one.rows]
+
+
+def test_a_scan_says_who_led_last_and_which_copies_are_missing(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    identify(disk, 1)
+    partition(disk, "t", batch(0))
+    metadata_log(disk, topic("t", 1, [2, 1], isr=[2], leader=2, leaderEpoch=4))
+    findings = found(disk)
+    assert section(findings, "leaders") == [("t-0", "2", "4", "leads", "2", "2, 1", "2")]
+    (leaders,) = report.to_json(findings)["leaders"]
+    assert leaders["partitions"][0]["missing"] == [2]
+    assert verdict(findings).is_sound
+    assert section(found(disk / "t-0"), "leaders")  # next to the folder
+
+
+def test_a_folder_that_the_metadata_log_names_and_that_is_gone_is_not_sound(tmp_path: Path) -> None:
+    identify(tmp_path, 1)
+    partition(tmp_path, "t", batch(0))
+    metadata_log(tmp_path, topic("t", 2, [1]))
+    findings = found(tmp_path)
+    assert findings.is_damaged
+    assert "1 partition folder that __cluster_metadata places on these disks is not there (t-1)" in (
+        verdict(findings).sentence
+    )
+    assert verdict(found(tmp_path / "t-0")).is_sound  # of what was not named nothing is said
+
+
+def test_disks_of_two_clusters_are_told_apart(tmp_path: Path) -> None:
+    for name in ("east", "west"):
+        put(tmp_path / name / "t-0", 0, batch(0))
+        (tmp_path / name / "meta.properties").write_text(f"version=1\ncluster.id={name}\nnode.id=1\n")
+    findings = found(tmp_path / "east", tmp_path / "west")
+    assert [row[0] for row in section(findings, "clusters")] == ["east", "west"]
+    steps = "\n".join(next_steps(findings))
+    assert f"--source {tmp_path}/east --lake lake-east" in steps
+    assert f"--source {tmp_path}/west --lake lake-west" in steps
+    assert f"{tmp_path}/east --source {tmp_path}/west" not in steps
+    assert "compare the copies" not in steps

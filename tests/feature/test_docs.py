@@ -1,0 +1,278 @@
+"""README and docs: what they name exists, and what follows the code is current."""
+
+from __future__ import annotations
+
+import ast
+import glob
+import importlib.metadata
+import re
+import shlex
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from packaging.requirements import Requirement
+
+import kafka_log_lake
+from kafka_log_lake.pipelines import decode_batches, ingest_raw
+from kafka_log_lake.pipelines.cli.commands import COMMANDS as ALL_COMMANDS
+from kafka_log_lake.pipelines.cli.commands import DECODE, INGEST, QUALITY_REPORT
+from kafka_log_lake.pipelines.cli.options import parser_of, with_not
+from kafka_log_lake.pipelines.cli.settings import COST_NAMES, FIELDS
+from kafka_log_lake.pipelines.cli.values import byte_count, option
+from kafka_log_lake.pipelines.format_report import command as format_report
+from kafka_log_lake.pipelines.listing import naming
+from kafka_log_lake.pipelines.quality_report import command as quality_report
+from kafka_log_lake.pipelines.quality_report.check import CHECKS
+from kafka_log_lake.pipelines.query import command as query
+from kafka_log_lake.pipelines.sql_shell import command as sql_shell
+from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, VIEWS
+from kafka_log_lake.udfs.format.report_tables import QUALITY_METRICS
+from kafka_log_lake.udfs.format.schema import TABLES
+from tests.support.docs import (
+    ARCHITECTURE,
+    COMMANDS,
+    DOCS,
+    OPERATIONS,
+    QUALITY,
+    README,
+    ROOT,
+    VIEWS_PAGE,
+    blocks,
+)
+from tools import tables_doc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+PAGES = [README, *DOCS]
+JOBS: dict[str, Callable[[list[str]], int]] = {
+    "decode_batches": decode_batches.main,
+    "ingest_raw": ingest_raw.main,
+}
+OTHERS: dict[str, Callable[[list[str]], int]] = {
+    "query": query.main,
+    "sql_shell": sql_shell.main,
+    "quality_report": quality_report.main,
+    "format_report": format_report.main,
+}
+
+
+def cells(page: Path, heading: str) -> list[list[str]]:
+    """The rows of the first table under a heading, without its head."""
+    section = page.read_text().split(f"{heading}\n", 1)[1]
+    lines = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
+    assert lines is not None
+    return [[cell.strip() for cell in line.strip("|\n").split("|")] for line in lines[0].splitlines()[2:]]
+
+
+# --- What the pages name ---
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_links_lead_to_files(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
+    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_files_and_modules_named_in_code_exist(page: Path) -> None:
+    words = [word for code in re.findall(r"`([^`\n]+)`", page.read_text()) for word in code.split()]
+    paths = [
+        w for w in words if re.fullmatch(r"(pipelines|udfs|tests|notebooks|docs|conf|tools)/[\w./*-]*", w)
+    ]
+    assert [path for path in paths if not glob.glob(str(ROOT / path))] == []
+    modules = {m for w in words if (m := re.match(r"(pipelines|udfs|tools)\.\w+", w)) is not None}
+    for module in modules:
+        place = ROOT / module[0].replace(".", "/")
+        assert place.is_dir() or place.with_suffix(".py").is_file(), module[0]
+
+
+def test_the_map_names_files_that_exist() -> None:
+    """Its paths begin at the checkout, or at one of the two halves."""
+    words = re.findall(r"`([\w/]+(?:/|\.py|\.sql))`", ARCHITECTURE.read_text())
+    names = [word for word in words if "/" in word]
+    assert len(names) > 50
+    above = [ROOT, ROOT / "pipelines", ROOT / "udfs", *(ROOT / "udfs").iterdir()]
+    assert [name for name in names if not any((folder / name).exists() for folder in above)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_make_targets_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    text = "\n".join([*re.findall(r"`([^`\n]+)`", page.read_text()), *blocks(page, "sh")])
+    assert set(re.findall(r"\bmake ([a-z][a-z-]*)", text)) <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_commands_parse(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every shown call of a job is one that its parser takes; --print-config stops it there."""
+    for block in blocks(page, "sh"):
+        for line in block.replace("\\\n", " ").splitlines():
+            found = re.search(r"pipelines[./](\w+)(?:\.py)? (.*)", line)
+            if found is None or found[1] not in JOBS:
+                continue
+            arguments = shlex.split(found[2], comments=True)
+            assert JOBS[found[1]]([*arguments, "--print-config"]) == 0, line
+            capsys.readouterr()
+
+
+def test_commands_of_the_console_parse() -> None:
+    commands = {command.name: command for command in ALL_COMMANDS}
+    shown = [
+        (found[1], found[2])
+        for page in PAGES
+        for block in blocks(page, "sh")
+        for line in block.replace("\\\n", " ").splitlines()
+        if (found := re.search(r"kafka-log-lake ([a-z-]+) (.*)", line)) is not None
+    ]
+    assert len({name for name, _ in shown}) > 8
+    for name, rest in shown:  # an argument that there is not is an error
+        parser_of(commands[name]).values(with_not(shlex.split(rest, comments=True)))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_options_named_exist(page: Path) -> None:
+    ours = {option(name) for name in FIELDS}
+    ours |= {"--config", "--print-config", "--format", "--no-", "--not", "--help", "--help-all"}
+    ours |= {option(argument.name) for command in ALL_COMMANDS for argument in command.arguments}
+    sparks = {"--py-files", "--packages", "--archives", "--conf"}
+    benchmarks = {"--size"}
+    codes = [code for code in re.findall(r"`([^`\n]+)`", page.read_text()) if "pip " not in code]
+    named = {found for code in codes for found in re.findall(r"(?<![\w-])--[a-z][a-z-]*", code)}
+    assert named <= ours | sparks | benchmarks
+
+
+# --- The pages that follow the code ---
+
+
+def test_the_page_of_tables_is_current() -> None:
+    """If this fails: python -m tools.tables_doc > docs/tables.md"""
+    assert (ROOT / "docs" / "tables.md").read_text() == tables_doc.document()
+
+
+def test_columns_of_the_views_are_as_written(spark: SparkSession, lake: str) -> None:
+    kafka_log_lake.register(spark, lake)
+    for view in VIEWS:
+        fields = spark.table(view.name).schema.fields
+        found = [(f.name, f.dataType.simpleString(), f.metadata["comment"]) for f in fields]
+        assert found == [(c.name, c.sql_type, c.comment) for c in view.columns], view.name
+
+
+def test_the_number_of_packages_that_the_wheel_brings() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found: set[str] = set()
+    left = [Requirement(one) for one in project["dependencies"]]
+    while left:
+        one = left.pop()
+        if (one.marker is None or one.marker.evaluate({"extra": ""})) and one.name.lower() not in found:
+            found.add(one.name.lower())
+            left += map(Requirement, importlib.metadata.requires(one.name) or ())
+    assert f"{len(found)} packages and itself" in README.read_text()
+
+
+def test_the_extras_of_the_notebooks_have_what_they_need() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {extra: {Requirement(one).name for one in ones} for extra, ones in extras.items()}
+    assert names["notebooks"] >= names["report"] | names["typed"]  # they run the quality report and --typed
+    lines = "\n".join(path.read_text() for path in (ROOT / "notebooks").glob("*.py"))
+    imported = set(re.findall(r"^(?:import|from) (\w+)", lines, re.MULTILINE))
+    assert imported - sys.stdlib_module_names - {"kafka_log_lake"} <= names["notebooks"] | names["spark"]
+
+
+def test_readme_lists_all_tables_and_views() -> None:
+    found = {row[0].strip("`") for row in cells(README, "## Tables")}
+    assert found == {table.name for table in TABLES}
+    views = README.read_text().split("| view | gives |", 1)[1].split("\n\n", 1)[0]
+    named = re.findall(r"^\| (`.*?`) \|", views, re.MULTILINE)
+    listed = {name for cell in named for name in re.findall(r"`(\w+)`", cell)}
+    assert listed == {view.name for view in VIEWS} | {"key_partitions"}
+
+
+def test_each_view_has_an_example_on_a_page() -> None:
+    pages = (VIEWS_PAGE, ROOT / "docs" / "internal_topics.md")
+    named = [re.findall(r"^## `(\w+)`", page.read_text(), re.MULTILINE) for page in pages]
+    assert named[0] == sorted(named[0])
+    # the base of the internal views, and a function that the page shows under a separate heading
+    others = {"internal_records", "group_lag_at"}
+    assert {name for names in named for name in names} == {v.name for v in SESSION_VIEWS} - others
+
+
+def test_the_page_of_commands_has_every_option_and_its_default() -> None:
+    written = {row[0].strip("`").split()[0]: row[1].strip("`") for row in cells(COMMANDS, "## Options")}
+    fields = {option(name): field for name, field in FIELDS.items()}
+    assert written.keys() == fields.keys() | {"--config", "--print-config"}
+    for name, field in fields.items():
+        default = written[name]
+        if field.metadata["parse"] is byte_count and field.default is not None:
+            assert byte_count(default) == field.default, name
+        else:
+            assert default == ("" if field.default in (None, (), False) else str(field.default)), name
+
+
+def test_the_page_of_commands_says_which_options_are_for_decoding_alone() -> None:
+    alone = {row[0].strip("`").split()[0] for row in cells(COMMANDS, "## Options") if row[2] == "decoding"}
+    assert alone == {option(name) for name in set(DECODE.settings) - set(INGEST.settings)}
+
+
+def test_the_page_of_commands_says_which_options_are_for_reports() -> None:
+    reports = {row[0].strip("`").split()[0] for row in cells(COMMANDS, "## Options") if row[2] == "report"}
+    assert reports == {option(name) for name in set(COST_NAMES) - set(DECODE.settings)}
+
+
+@pytest.mark.parametrize(("page", "heading"), [(COMMANDS, "## Quality report"), (QUALITY, "# Data quality")])
+def test_pages_have_every_option_of_the_quality_report(page: Path, heading: str) -> None:
+    written = {row[0].strip("`").split()[0]: row[1].strip("`") for row in cells(page, heading)}
+    arguments = {
+        option(argument.name): (argument.choices or (argument.default or "",))[0]
+        for argument in QUALITY_REPORT.arguments
+    }
+    defaults = {option(name): "" for name in QUALITY_REPORT.settings}
+    assert written == arguments | defaults
+
+
+def test_the_page_of_quality_has_every_check() -> None:
+    written = [(row[0].strip("`"), row[1], float(row[2])) for row in cells(QUALITY, "## Checks")]
+    assert written == [(check.name, check.severity, check.threshold) for check in CHECKS]
+
+
+def test_the_page_of_quality_has_every_column() -> None:
+    written = [tuple(cell.strip("`") for cell in row) for row in cells(QUALITY, "## The table")]
+    assert written == [(c.name, c.sql_type, c.comment) for c in QUALITY_METRICS.columns]
+
+
+def test_what_operations_quotes_is_in_the_code() -> None:
+    """Quoted warnings, with ... for what differs: each piece is in a string of the sources."""
+    strings = [
+        node.value
+        for path in [*(ROOT / "pipelines").rglob("*.py"), *(ROOT / "udfs").rglob("*.py")]
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    for row in cells(OPERATIONS, "## Warnings") + cells(OPERATIONS, "## Errors"):
+        for piece in filter(None, (p.strip() for p in row[0].strip("`").split("..."))):
+            assert any(piece in text for text in strings), piece
+
+
+def test_operations_has_every_reason_to_skip_a_file() -> None:
+    others = {"SEGMENT_SUFFIX", "SWAP_SUFFIX", "CLEANED_SUFFIX", "DELETED_SUFFIX", "NULL_TOPIC", "NULL"}
+    reasons = {
+        value
+        for name, value in vars(naming).items()
+        if isinstance(value, str) and name.isupper() and not name.startswith("_") and name not in others
+    }
+    assert {row[0].strip("`") for row in cells(OPERATIONS, "## What is skipped")} == reasons
+
+
+def test_help_of_every_command_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, main in {**JOBS, **OTHERS}.items():
+        assert f"pipelines.{name}" in COMMANDS.read_text()
+        with pytest.raises(SystemExit) as ended:
+            main(["--help"])
+        assert ended.value.code == 0
+        assert "--lake" in capsys.readouterr().out

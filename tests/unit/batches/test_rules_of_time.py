@@ -1,0 +1,321 @@
+"""Kafka's rules of time over random logs and hostile numbers: every place that has them, held to one model.
+
+Random logs as tables of one lake (nothing is decoded) for the views, in DuckDB and in Spark; a few as files
+for ``scan``. ``KLL_RANDOM_LOGS=10000`` takes that many.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from duckdb import DuckDBPyConnection
+
+from kafka_log_lake import connect
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.lake.address import table_path
+from kafka_log_lake.pipelines.lake.published import published_tables
+from kafka_log_lake.pipelines.quality_report import metrics
+from kafka_log_lake.pipelines.quality_report.check import CHECKS
+from kafka_log_lake.pipelines.scan.command import scan
+from kafka_log_lake.udfs.batches import clocks
+from kafka_log_lake.udfs.format.schema import RECORDS, TRANSACTIONS
+from tests.support import rule_model_time as model
+from tests.support.answers import prepare_in_memory, same_in_both
+from tests.support.drawn import first
+from tests.support.made_tables import tables
+from tests.support.random_logs import NOW, SIZE, Log, LogBatch, Odds, random_logs, write_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COUNT = int(os.environ.get("KLL_RANDOM_LOGS", "150"))
+HOUR, DAY = model.HOUR, model.DAY
+FAR = 2**63 - 1
+UNIT_BOUNDS = (10**9, 10**11, 10**14, 10**17)
+HOSTILE = (
+    *(-(2**63), -2, -1, 0, 2**61, 2**62, 2**63 - 2, 2**63 - 1, 5 * 10**10, 5 * 10**14, 253_402_300_800_000),
+    *(bound + more for bound in UNIT_BOUNDS for more in (-1, 0)),
+    *(NOW * 1000, NOW // 1000, model.BEGIN_OF_KAFKA - 1, model.BEGIN_OF_KAFKA),
+)
+ODDS = Odds(mad_timestamp=0.15, timestamps=HOSTILE, wrong_base=0.1)
+Rows = list[dict[str, Any]]
+Ask = Callable[[str], Rows]
+# A log, its transaction's first batch, and whether its marker may lie in damaged bytes
+Open = tuple[Log, LogBatch, bool]
+
+
+def with_file_times(pick: random.Random, log: Log) -> Log:
+    """Files that were modified when their last record came, later, earlier, copied, or without a time."""
+    segments = []
+    for one in log.segments:
+        stamps = [b.max_timestamp_ms for b in one.batches if 10**11 <= b.max_timestamp_ms < 10**14]
+        last = max(stamps, default=NOW)
+        around = (last, last + HOUR // 2, last + 2 * HOUR, last - 10 * DAY, NOW + 900 * DAY, 0, -5, 2**53)
+        segments.append(replace(one, modified_ms=pick.choice(around)))
+    # a folder's name holds a quote in another form, which DuckDB does not read
+    return replace(log, segments=tuple(segments), topic=log.topic.replace("'", "_"))
+
+
+@pytest.fixture(scope="module")
+def logs() -> list[Log]:
+    pick = random.Random(29)
+    return [with_file_times(pick, log) for log in random_logs(29, COUNT, ODDS)]
+
+
+@pytest.fixture(scope="module")
+def opened(logs: list[Log]) -> list[Open]:
+    """Open transactions: what is open is no matter here, for how long is."""
+    pick, found = random.Random(30), []
+    for log in logs:
+        firsts = {
+            b.producer_id: b
+            for _, b in reversed(list(model.decoded(log)))
+            if b.is_transactional and not b.control
+        }
+        found += [(log, b, pick.random() < 0.1) for b in firsts.values() if pick.random() < 0.8]
+    return found
+
+
+def rows_of_transactions(opened: list[Open]) -> pa.Table:
+    rows = [
+        {
+            "topic": log.topic,
+            "partition": log.partition,
+            "partition_dir": log.partition_dir,
+            "producer_id": one.producer_id,
+            "producer_epoch": one.producer_epoch,
+            "first_offset": one.base_offset,
+            "last_offset": one.last_offset,
+            "records": one.count,
+            "outcome": "open",
+            "outcome_uncertain": lost,
+            "holds_last_stable_offset": True,
+        }
+        for log, one, lost in opened
+    ]
+    return pa.Table.from_pylist(rows, TRANSACTIONS.arrow_schema())
+
+
+def rows_of_records(logs: list[Log]) -> pa.Table:
+    rows = [
+        {
+            "topic": log.topic,
+            "partition": log.partition,
+            "magic": 2,
+            "segment": log.uri(segment),
+            "batch_position": segment.batches.index(one) * SIZE,
+            "offset": one.base_offset,
+            "timestampType": int(one.is_log_append),
+            "timestamp_ms": model.record_time(one),
+            "is_control": one.control is not None,
+            "is_transactional": one.is_transactional,
+        }
+        for log in logs
+        for segment, one in model.decoded(log)
+        for _ in range(one.count)
+    ]
+    return pa.Table.from_pylist(rows, RECORDS.arrow_schema())
+
+
+def write_lake(lake: str, logs: list[Log], opened: list[Open]) -> None:
+    made = tables(logs) | {"transactions": rows_of_transactions(opened), "records": rows_of_records(logs)}
+    for name, rows in made.items():
+        if rows.num_rows:
+            write_deltalake(table_path(lake, name), rows, mode="append")
+
+
+@pytest.fixture(scope="module")
+def random_lake(
+    lake_template: str, tmp_path_factory: pytest.TempPathFactory, logs: list[Log], opened: list[Open]
+) -> str:
+    lake = str(tmp_path_factory.mktemp("random") / "lake")
+    shutil.copytree(lake_template, lake)
+    write_lake(lake, logs, opened)
+    return lake
+
+
+@pytest.fixture(scope="module")
+def database(random_lake: str) -> DuckDBPyConnection:
+    return connect(random_lake)
+
+
+@pytest.fixture(scope="module")
+def ask(database: DuckDBPyConnection) -> Ask:
+    return lambda statement: database.sql(statement).to_arrow_table().to_pylist()
+
+
+def by_log(rows: Rows) -> dict[tuple[str, str], Rows]:
+    found: dict[tuple[str, str], Rows] = {}
+    for row in rows:
+        found.setdefault((row["topic"], row["partition_dir"]), []).append(row)
+    return found
+
+
+def test_the_clock_of_every_log(ask: Ask, logs: list[Log]) -> None:
+    found = by_log(ask("SELECT * FROM log_clocks"))
+    for log in logs:
+        (row,) = found[log.topic, log.partition_dir]
+        names = ("now_ms", "witness", "certainty", "broker_ms", "modified_ms")
+        assert tuple(row[name] for name in names) == model.clock(log), log
+
+
+@pytest.mark.parametrize("timeout", first(3, [900_000, 0, FAR, -1, 5 * HOUR, -FAR]))
+def test_which_transactions_hang(ask: Ask, opened: list[Open], timeout: int) -> None:
+    call = f"hanging_transactions(timeout_ms => {timeout})"
+    rows = ask(f"SELECT * FROM {call} WHERE hangs_as_of_last_write")
+    found = {(r["topic"], r["partition_dir"], r["producer_id"]): r for r in rows}
+    assert len(found) == len(rows)
+    for log, one, lost in opened:
+        row = found.pop((log.topic, log.partition_dir, one.producer_id), None)
+        printed = None if row is None else (row["open_ms"], row["certainty"])
+        assert printed == model.age(log, one.producer_id, one.base_offset, lost, timeout), (log, one)
+        assert row is None or (row["abort_command"] is not None) == (row["certainty"] == "certain")
+    assert not found
+
+
+LIMITS = [
+    (7 * DAY, -1, NOW + 5 * HOUR),
+    (HOUR, -1, NOW + 3 * HOUR),
+    (HOUR, 3 * SIZE, NOW + 30 * HOUR),
+    (3 * HOUR, 5 * SIZE, NOW + 400 * HOUR),
+    (-1, 4 * SIZE, NOW),
+    (-1, -1, NOW),
+    (0, 0, NOW + 10 * HOUR),
+    (FAR, FAR, -FAR),
+    (5, 1, -FAR),  # now - timestamp wraps
+]
+
+
+@pytest.mark.parametrize(("ms", "size", "now"), LIMITS)
+def test_what_retention_deletes(ask: Ask, logs: list[Log], ms: int, size: int, now: int) -> None:
+    call = f"retention_report(retention_ms => {ms}, retention_bytes => {size}, at_ms => {now})"
+    found = by_log(ask(f"SELECT * FROM {call}"))
+    for log in logs:
+        rows = found[log.topic, log.partition_dir]
+        lengths = {one.file_base_offset: SIZE * len(one.batches) for one in log.segments}
+        printed = {r["file_base_offset"]: r["freed_by"] for r in rows if r["can_go"]}
+        assert printed == model.deleted(log, lengths, ms, size, now), log
+        assert all((row["held_by"] is None) == row["can_go"] for row in rows)
+        largest = {one.file_base_offset: model.largest_timestamp(one) for one in log.segments}
+        assert {r["file_base_offset"]: r["largest_timestamp_ms"] for r in rows} == largest
+
+
+@pytest.mark.parametrize(("future", "disorder"), [(HOUR, HOUR), (0, 0), (FAR, FAR), (-FAR, -FAR)])
+def test_anomalies_of_timestamps(ask: Ask, logs: list[Log], future: int, disorder: int) -> None:
+    call = f"timestamp_anomalies(max_future_ms => {future}, max_disorder_ms => {disorder})"
+    found = by_log(ask(f"SELECT * FROM {call}"))
+    for log in logs:
+        bases = {log.uri(one): one.file_base_offset for one in log.segments}
+        printed = {
+            (bases[row["segment"]], row["anomaly"]): model.Anomaly(
+                row["records"],
+                row["lowest_ms"],
+                row["highest_ms"],
+                row["off_by_ms"],
+                row["blocked_bytes"] is not None,
+            )
+            for row in found.get((log.topic, log.partition_dir), [])
+        }
+        assert printed == model.anomalies(log, future, disorder), log
+
+
+def test_checks_measure_what_the_model_finds(random_lake: str, logs: list[Log], opened: list[Open]) -> None:
+    names = ("timestamp_units", "timestamp_future", "hanging_transactions")
+    with metrics.opened(published_tables(random_lake)) as database:
+        wanted = [check for check in CHECKS if check.name in names]
+        rows = metrics.measure(database, wanted, "run", datetime.now(UTC)).to_pylist()
+    found = {(r["check"], r["topic"], r["partition"]): r["value"] for r in rows if r["segment"] is None}
+    expected: dict[tuple[str, str, int], float] = dict.fromkeys(found, 0.0)
+    for log in logs:
+        units, future, _ = ((name, log.topic, log.partition) for name in names)
+        for segment, one in model.decoded(log):
+            unit = model.unit(one.max_timestamp_ms)
+            if not one.control and unit not in ("none", "milliseconds"):
+                expected[units] += 1
+            if segment.modified_ms >= model.BEGIN_OF_KAFKA:
+                ahead = one.max_timestamp_ms - segment.modified_ms
+                expected[future] = max(expected[future], float(ahead))
+    for log, one, lost in opened:
+        age = model.age(log, one.producer_id, one.base_offset, lost, -1)
+        hanging = (names[2], log.topic, log.partition)
+        expected[hanging] = max(expected[hanging], 0.0 if age is None else float(age.open_ms or 0))
+    assert found == expected
+
+
+@pytest.fixture(scope="module")
+def in_memory(spark: SparkSession, random_lake: str) -> SparkSession:
+    prepare_in_memory(spark, random_lake)
+    return spark
+
+
+@pytest.mark.parametrize(
+    "relation",
+    [
+        "log_clocks",
+        "batch_times",
+        "segment_times",
+        f"hanging_transactions(timeout_ms => 60000, at_ms => {NOW})",
+        f"retention_report(retention_ms => {HOUR}, retention_bytes => 600, at_ms => {NOW + 30 * HOUR})",
+        f"retention_report(retention_ms => {FAR}, retention_bytes => {FAR}, at_ms => {-FAR})",
+        f"timestamp_anomalies(max_future_ms => {-FAR}, max_disorder_ms => 0)",
+        f"compaction_report(at_ms => {-FAR}, min_compaction_lag_ms => {FAR})",
+    ],
+)
+def test_spark_gives_the_same_rows(
+    in_memory: SparkSession, database: DuckDBPyConnection, relation: str
+) -> None:
+    assert same_in_both(in_memory, database, f"SELECT * FROM {relation}")
+
+
+def test_units_are_the_same_in_sql_and_in_python(ask: Ask) -> None:
+    sql = {(row["unit"], row["lowest"], row["highest"]) for row in ask("SELECT * FROM timestamp_units")}
+    assert sql == {*clocks.WRONG_UNITS, ("none", -(2**63), -1)}
+    for unit, lowest, highest in sql:
+        assert {model.unit(lowest), model.unit(highest)} == {unit}
+    outside = [bound for _, lowest, highest in sql for bound in (lowest - 1, highest + 1)]
+    known = [at for at in outside if all(not low <= at <= high for _, low, high in sql) and abs(at) < 2**63]
+    assert {model.unit(at) for at in known} == {"milliseconds"}
+
+
+def scanned(folder: Path, logs: list[Log]) -> Iterator[tuple[Log, Any]]:
+    write_files(folder, logs)
+    for log in logs:
+        for one in log.segments:
+            path = folder / log.uri(one).removeprefix("file:///")
+            os.utime(path, ns=(one.modified_ms * 10**6,) * 2)
+    findings = scan(Settings(source=(str(folder),), cores=1))
+    found = {(one.topic, one.partition_dir): one for one in findings.logs}
+    for log in logs:
+        yield log, found[log.topic, log.partition_dir.replace("file://", f"file://{folder}")]
+
+
+def test_a_scan_has_the_same_clocks_and_ages(tmp_path: Path, logs: list[Log]) -> None:
+    """Of the logs that a scan reads whole: all batches sound, so that both see the same ones."""
+    sound = [
+        replace(log, segments=tuple(replace(one, left_out=0) for one in log.segments))
+        for log in logs
+        if all(b.is_sound and b.span == b.count for one in log.segments for b in one.batches)
+        and all(0 <= one.modified_ms < 2**42 for one in log.segments)
+    ][: max(60, COUNT // 5)]
+    ages = 0
+    for log, found in scanned(tmp_path, sound):
+        clock = (found.clock.now_ms, found.clock.witness, found.clock.certainty)
+        assert (*clock, found.clock.broker_ms, found.clock.modified_ms) == model.clock(log), log
+        for one in found.open_transactions:
+            expected = model.age(
+                log, one.producer_id, one.first_offset, one.is_uncertain, clocks.TRANSACTION_TIMEOUT_MS
+            )
+            printed = (one.age.open_ms, one.age.certainty) if one.age.hangs_as_of_last_write else None
+            assert printed == expected, log
+            ages += 1
+    assert ages > 3

@@ -1,0 +1,167 @@
+"""``connect``: a lake as a connection of DuckDB, in one state, read-only; the functions there."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from kafka_log_lake import connect
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.query import command as query
+from kafka_log_lake.pipelines.query import duck
+from tests.support import as_command
+from tests.support.answers import answer
+from tests.support.docs import ROOT, blocks
+from tests.support.lake_rows import insert
+from tests.support.logs import batch, put
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COUNT = "SELECT count(*) AS n FROM records"
+SHOWN = re.compile(r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_the_same_rows_as_pandas_polars_and_arrow(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"topic": t, "partition": 0, "magic": 2, "offset": n} for n, t in enumerate("aab")]
+    insert(lake, "records", rows)
+    found = connect(Path(lake)).sql("SELECT topic, r.offset FROM records r ORDER BY ALL")
+    expected = {"topic": ["a", "a", "b"], "offset": [0, 1, 2]}
+    assert found.df().to_dict("list") == expected
+    assert found.pl().to_dict(as_series=False) == expected
+    assert found.to_arrow_table().to_pydict() == expected
+    monkeypatch.chdir(Path(lake).parent)
+    Path("lake").symlink_to(lake)
+    (shown,) = [one for one in blocks(ROOT / "docs" / "commands.md", "python") if "connect(" in one]
+    names: dict[str, Any] = {}
+    exec(shown, names)
+    assert list(names["topics"].columns) == ["topic", "records"]
+
+
+@pytest.fixture(scope="module")
+def connection(lake_template: str) -> duckdb.DuckDBPyConnection:
+    return connect(lake_template)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "COPY (SELECT 1) TO '/tmp/x.csv'",
+        "ATTACH '/tmp/x.db'",
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM glob('/etc/*')",
+        "SET enable_external_access = true",
+        "SET threads = 1",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "INSERT INTO records SELECT * FROM records",
+        "DELETE FROM records",
+    ],
+)
+def test_a_connection_writes_nothing_and_reads_nothing_else(
+    connection: duckdb.DuckDBPyConnection, statement: str
+) -> None:
+    with pytest.raises(duckdb.Error):
+        connection.execute(statement)
+
+
+def test_variables_of_python_are_no_tables(lake_template: str) -> None:
+    hidden = connect(lake_template).sql("SELECT 1 AS a").df()
+    with pytest.raises(duckdb.CatalogException):
+        connect(lake_template).sql("SELECT * FROM hidden")
+    assert len(hidden) == 1
+
+
+def test_an_earlier_state(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs, lake = tmp_path / "logs", str(tmp_path / "lake")
+    put(logs / "a-0", 0, batch(0, 3))
+    first = as_command.decode(spark, Settings(source=(str(logs),), lake=lake))
+    put(logs / "b-0", 0, batch(0, 4))
+    as_command.decode(spark, Settings(source=(str(logs),), lake=lake))
+    before = connect(lake, at=first.run_id)
+    assert (before.sql(COUNT).fetchall(), connect(lake).sql(COUNT).fetchall()) == ([(3,)], [(7,)])
+    assert before.sql("SELECT topic, records FROM topics").fetchall() == [("a", 3)]
+    given = ["--lake", lake, "--engine", "duckdb", "--format", "csv", COUNT]
+    assert query.main([*given, "--at", first.run_id]) == 0
+    assert capsys.readouterr().out == "n\n3\n"
+    assert query.main([*given, "--at", "1999-01-01"]) == 2
+    assert "the lake has no state of '1999-01-01'" in capsys.readouterr().err
+    assert query.main(["--lake", lake, "--engine", "spark", "--at", first.run_id, COUNT]) == 2
+    assert capsys.readouterr().err == "error: --at needs --engine duckdb\n"
+    with pytest.raises(UserError, match="there is no lake at"):
+        connect(str(tmp_path))
+
+
+def test_partitions_of_any_name_and_columns_of_others(spark: SparkSession, lake: str) -> None:
+    names = ["a b", "x=y", "50%", "ü", "it's", "a/b", "{*}[?]", None]
+    rows = [{"topic": name, "partition": 0, "magic": 2, "offset": n} for n, name in enumerate(names)]
+    insert(lake, "records", rows)
+    spark.sql(f"ALTER TABLE delta.`{lake.replace('`', '``')}/records` ADD COLUMN mine INT")
+    found = connect(lake).sql("SELECT topic FROM records ORDER BY records.offset").fetchall()
+    assert [name for (name,) in found] == names
+
+
+def test_the_page_of_functions_shows_what_duckdb_gives(lake_template: str) -> None:
+    shown = SHOWN.findall((ROOT / "docs" / "functions.md").read_text())
+    assert len(shown) >= 7
+    for statement, output in shown:
+        assert "\n".join(answer(lake_template, statement, "table")) + "\n" == output
+
+
+def test_functions_over_many_values(lake: str) -> None:
+    """More rows than DuckDB gives to a function at once; nulls, what is no batch, batches."""
+    values = [None, b"", b"junk", batch(0, 2), batch(5, 3) + batch(8, 1)]
+    rows = [
+        {"topic": "t", "partition": 0, "magic": 2, "offset": n, "value": values[n % 5]} for n in range(5000)
+    ]
+    insert(lake, "records", rows)
+    database = connect(lake)
+    ends = "GROUP BY ALL ORDER BY ALL"
+    records = f"SELECT r.offset % 5, count(*) FROM records r, LATERAL kafka_records(r.value) k {ends}"
+    assert database.sql(records).fetchall() == [(3, 2000), (4, 4000)]
+    batches = (
+        "SELECT r.offset % 5, b.status, count(*) FROM records r "
+        f"LEFT JOIN LATERAL kafka_batches(r.value) b ON true {ends}"
+    )
+    assert database.sql(batches).fetchall() == [
+        (0, None, 1000),
+        (1, None, 1000),
+        (2, "quarantined", 1000),
+        (3, "ok", 1000),
+        (4, "ok", 2000),
+    ]
+    ours = database.sql("SELECT count(crc32c(value)), count(kafka_varint(value)) FROM records").fetchall()
+    assert ours == [(4000, 3000)]
+
+
+def test_ctrl_c_ends_a_statement_that_computes() -> None:
+    late = threading.Event()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with duckdb.connect() as database:
+        database.execute("CREATE TABLE n AS SELECT range AS i FROM range(100000)")
+
+        def give_up() -> None:
+            late.set()
+            database.interrupt()
+
+        timers = [threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)), threading.Timer(30, give_up)]
+        for timer in timers:
+            timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            list(
+                duck.answer(
+                    database, "SELECT count(*) FROM n a, n b, n c WHERE hash(a.i, b.i, c.i) = 5", "csv"
+                )
+            )
+        for timer in timers:
+            timer.cancel()
+    signal.signal(signal.SIGINT, before)
+    assert not late.is_set()

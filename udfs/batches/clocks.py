@@ -1,0 +1,166 @@
+"""What time it is in a log, and for how long its transactions are open, over arrays of batches.
+
+The SQL of these rules: ``batch_times``, ``log_clocks``, ``hanging_transactions``.
+
+A log has no clock: producers stamp records (create time), brokers stamp markers, and records with
+log append time. Producers' clocks may be wrong by years, or in another unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+
+import numpy as np
+
+from kafka_log_lake.udfs.format import layout as f
+
+# Ranges of int64 by their size alone; all other non-negative numbers are milliseconds
+WRONG_UNITS = (
+    ("seconds", 10**9, 10**11 - 1),
+    ("microseconds", 10**14, 10**17 - 1),
+    ("nanoseconds", 10**17, 2**63 - 1),
+)
+MAX_AHEAD_MS = 3_600_000  # message.timestamp.after.max.ms from Kafka 4.0 on (KIP-1030)
+FIRST_KAFKA_MS = 1_293_840_000_000  # 2011: no broker's clock, and no file that a broker wrote, is before it
+# Kafka's default of transaction.max.timeout.ms: a broker aborts a transaction that is open for longer
+TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
+LONGEST_LIKELY_MS = 7 * 24 * 3_600_000  # transactional.id.expiration.ms of Kafka
+
+CERTAIN, LIKELY, UNKNOWN = "certain", "likely", "unknown"
+BY_BROKERS = "by the brokers' clock"
+BY_PRODUCER = "by a producer's clock"
+NO_START = "its first batch has no credible timestamp"
+IN_DAMAGE = "its marker may lie in damaged bytes"
+NOT_CONFIRMED = "the newest timestamp is a producer's, and the file's modification time does not confirm it"
+TOO_LONG = "open for more than 7 days by a producer's clock, which may be wrong"
+
+
+def witness_ms(modified_ms: int) -> int | None:
+    """The modification time of a file in ms, where it proves anything; else None."""
+    return modified_ms if modified_ms >= FIRST_KAFKA_MS else None
+
+
+def first_times(batches: np.ndarray) -> np.ndarray:
+    """int64[n]: time of the first record of batches (BATCH[n]), in ms as stored; -1 where it is not known.
+
+    With log append time it is the max timestamp (KIP-32). A delete horizon may lie in place of the base
+    timestamp (KIP-534), and a wrapper of magic 1 has the highest time of its messages.
+    """
+    horizon = (batches["magic"] == f.MAGIC_V2) & (batches["attributes"] & f.DELETE_HORIZON_MASK != 0)
+    wrapper = (batches["magic"] == f.MAGIC_V1) & (batches["codec"] != f.CODEC_NONE)
+    first = np.where(horizon | wrapper, f.NO_TIMESTAMP, batches["base_timestamp"])
+    return np.where(batches["timestamp_type"] == f.LOG_APPEND_TIME, batches["max_timestamp"], first)
+
+
+def are_by_broker(batches: np.ndarray) -> np.ndarray:
+    """bool[n]: whether a broker's clock stamped batches (BATCH[n]): log append time, or a control batch."""
+    control = (batches["magic"] == f.MAGIC_V2) & (batches["attributes"] & f.CONTROL_MASK != 0)
+    return control | (batches["timestamp_type"] == f.LOG_APPEND_TIME)
+
+
+def are_credible(times: np.ndarray, by_broker: np.ndarray, modified_ms: int) -> np.ndarray:
+    """bool[n]: whether times (int64[n], of batches of one file) are milliseconds, and not after the file."""
+    good = times >= np.where(by_broker, FIRST_KAFKA_MS, 0)
+    for _, lowest, highest in WRONG_UNITS:
+        good &= (times < lowest) | (times > highest)
+    witness = witness_ms(modified_ms)
+    return good if witness is None else good & (times <= witness + MAX_AHEAD_MS)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The time of a log, in ms since 1970; None for what is not there.
+
+    newest_ms, broker_ms: the newest credible timestamp, and the newest by a broker's clock. modified_ms: the
+    latest modification time of its files.
+    """
+
+    newest_ms: int | None = None
+    broker_ms: int | None = None
+    modified_ms: int | None = None
+
+    def later(self, other: Clock) -> Clock:
+        """The later of both, witness by witness."""
+        latest = (
+            max((one for one in pair if one is not None), default=None)
+            for pair in zip(astuple(self), astuple(other), strict=True)
+        )
+        return Clock(*latest)
+
+    @property
+    def now_ms(self) -> int | None:
+        return self.modified_ms if self.newest_ms is None else self.newest_ms
+
+    @property
+    def witness(self) -> str | None:
+        """broker, producer, file (no timestamp is credible), or None."""
+        if self.newest_ms is None:
+            return None if self.modified_ms is None else "file"
+        return "broker" if self.newest_ms == self.broker_ms else "producer"
+
+    @property
+    def certainty(self) -> str:
+        if self.witness == "broker":
+            return CERTAIN
+        if self.witness != "producer" or self.modified_ms is None or self.now_ms is None:
+            return UNKNOWN
+        return LIKELY if abs(self.modified_ms - self.now_ms) <= MAX_AHEAD_MS else UNKNOWN
+
+
+@dataclass(frozen=True)
+class Age:
+    """For how long a transaction is open. open_ms: None where it is not known when it began.
+
+    certainty: certain, likely or unknown: whether that is so; why: in words. proven_open_ms: for how long at
+    least by the brokers' clocks alone; None where they stamped nothing, or disagree.
+    """
+
+    open_ms: int | None
+    certainty: str
+    why: str
+    proven_open_ms: int | None = None
+
+    @property
+    def hangs_as_of_last_write(self) -> bool:
+        return self.open_ms is None or self.open_ms > TRANSACTION_TIMEOUT_MS
+
+
+def age(
+    clock: Clock,
+    first_ms: int | None,
+    by_broker: bool,
+    before_ms: int | None,
+    behind_ms: int | None,
+    lost: bool,
+) -> Age:
+    """The age of an open transaction.
+
+    first_ms: credible time of its first batch. by_broker: whether that is a broker's. before_ms, behind_ms:
+    the latest credible time of the markers before it, the earliest of those behind it. lost: whether its
+    marker may lie in damaged bytes.
+    """
+    if by_broker and first_ms is not None:
+        behind_ms = first_ms
+    open_ms = None
+    if first_ms is not None and clock.now_ms is not None:
+        began = max(first_ms, first_ms if before_ms is None else before_ms)
+        open_ms = clock.now_ms - min(began, clock.now_ms if behind_ms is None else behind_ms)
+    proven = None
+    if (
+        behind_ms is not None
+        and clock.broker_ms is not None
+        and (before_ms is None or behind_ms >= before_ms)
+    ):
+        proven = clock.broker_ms - behind_ms
+    certainty, why = LIKELY, BY_PRODUCER
+    if lost:
+        certainty, why = UNKNOWN, IN_DAMAGE
+    elif proven is not None and proven > TRANSACTION_TIMEOUT_MS:
+        certainty, why = CERTAIN, BY_BROKERS
+    elif open_ms is None:
+        certainty, why = UNKNOWN, NO_START
+    elif clock.certainty == UNKNOWN:
+        certainty, why = UNKNOWN, NOT_CONFIRMED
+    elif open_ms > LONGEST_LIKELY_MS:
+        certainty, why = UNKNOWN, TOO_LONG
+    return Age(open_ms, certainty, why, proven)

@@ -1,1 +1,0 @@
-"""After damage: where the log goes on."""

@@ -1,1 +1,0 @@
-"""Kafka's rules over arrays of batches, for jobs and scans. ``pipelines/rules`` has the same rules in SQL."""

@@ -1,1 +1,0 @@
-"""Where a segment's bytes come from."""

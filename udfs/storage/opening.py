@@ -1,0 +1,30 @@
+"""Opens a segment by its URI: a file, an object of a store, or a list of pieces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafka_log_lake.udfs.storage.byte_source import PIECES, FileSource, local_path
+
+if TYPE_CHECKING:
+    from kafka_log_lake.udfs.storage.object_source import ObjectSource
+    from kafka_log_lake.udfs.storage.pieces import PiecesSource
+
+
+def open_source(uri: str, stop: int | None = None) -> FileSource | ObjectSource | PiecesSource:
+    """Opens a segment by its URI: in place where it is local, else through pyarrow's file systems.
+
+    Of a list of pieces (``udfs.storage.pieces``), the segment that it stands for.
+
+    stop: where reading ends; None for the end of the segment.
+    """
+    path = local_path(uri)
+    if path is not None and path.endswith(PIECES):
+        from kafka_log_lake.udfs.storage.pieces import PiecesSource, read_pieces
+
+        return PiecesSource(read_pieces(path), open_source)
+    if path is not None:
+        return FileSource(path)
+    from kafka_log_lake.udfs.storage.object_source import ObjectSource
+
+    return ObjectSource(uri, stop)

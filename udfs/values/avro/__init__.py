@@ -1,0 +1,1 @@
+"""Avro: schemas, payloads to canonical JSON, and columns of payloads to Arrow."""

@@ -1,0 +1,248 @@
+"""Avro schemas: JSON text to types (Avro 1.12, "Schema Declaration").
+
+Names are resolved: a type that refers to a named one holds that very object, so that a recursive schema is a
+graph with a cycle. A ``logicalType`` that is unknown, or that its type can't have, is left out, as the
+specification asks of readers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_log_lake.udfs.values.schemas.payload import PayloadError
+
+# A schema that says with few words that types lie in each other without end is none
+MOST_TYPES = 100_000
+# Of a decimal: Python writes no number of more than 4,300 digits, and takes the square of their number
+MOST_DECIMAL_BYTES = 1 << 10
+PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+_INSTANTS = {
+    **dict.fromkeys(("date", "time-millis"), "int"),
+    "time-micros": "long",
+    **{f"{p}timestamp-{unit}": "long" for p in ("", "local-") for unit in ("millis", "micros", "nanos")},
+}
+
+
+@dataclass(eq=False)  # by identity: types may refer to themselves
+class AvroField:
+    """A field of a record. default: the JSON value, where has_default."""
+
+    name: str
+    type: AvroType
+    aliases: tuple[str, ...] = ()
+    has_default: bool = False
+    default: Any = None
+
+
+@dataclass(eq=False)
+class AvroType:
+    """A type. kind: a primitive, record, enum, array, map, fixed or union.
+
+    name: the full name of a named type, "" of others. logical: its logical type, "" for none. items: of an
+    array or a map. branches: of a union. size: bytes of a fixed. precision, scale: of a decimal.
+    """
+
+    kind: str
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    logical: str = ""
+    precision: int = 0
+    scale: int = 0
+    size: int = 0
+    symbols: tuple[str, ...] = ()
+    fields: list[AvroField] = field(default_factory=list)
+    items: AvroType | None = None
+    branches: list[AvroType] = field(default_factory=list)
+    doc: str | None = None
+
+    @property
+    def branch_name(self) -> str:
+        """What names it in a union: its full name, or the type's name."""
+        return self.name or self.kind
+
+    @property
+    def nullable(self) -> AvroType | None:
+        """Of a union of null and one other type that type, else None."""
+        if self.kind == "union" and len(self.branches) == 2:
+            others = [one for one in self.branches if one.kind != "null"]
+            return others[0] if len(others) == 1 else None
+        return None
+
+    def is_recursive(self) -> bool:
+        """Whether a value may hold another of the same type."""
+        return _meets(self, set())
+
+
+def _meets(type_: AvroType, above: set[int]) -> bool:
+    if id(type_) in above:
+        return True
+    inner = [*type_.branches, *([type_.items] if type_.items else []), *(f.type for f in type_.fields)]
+    return any(_meets(one, above | {id(type_)}) for one in inner)
+
+
+def parse(text: str, references: Iterable[str] = ()) -> AvroType:
+    """The type that a schema's text declares.
+
+    references: texts of the schemas whose named types it uses, each after those that it uses itself. Raises a
+    PayloadError (unreadable_schema) for a text that is no Avro schema.
+    """
+    names: dict[str, AvroType] = {}
+    try:
+        for one in references:
+            _type(_loaded(one), "", names)
+        found = _type(_loaded(text), "", names)
+        check_size(found, MOST_TYPES)
+        return found
+    except PayloadError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise PayloadError("unreadable_schema", f"not an Avro schema: {reason}"[:300]) from None
+
+
+def check_size(type_: AvroType, most: int) -> None:
+    """Raises a PayloadError (unreadable_schema) for more types than that, each counted where it may be."""
+    left = most
+
+    def count(one: AvroType, above: tuple[AvroType, ...]) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise PayloadError("unreadable_schema", f"a schema of more than {most} types, one in another")
+        if one not in above:
+            parts = [*one.branches, *([one.items] if one.items else []), *(f.type for f in one.fields)]
+            for part in parts:
+                count(part, (*above, one))
+
+    count(type_, ())
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        if text.strip() in PRIMITIVES:  # a bare name, as some registries store it
+            return text.strip()
+        raise
+
+
+def _type(declared: Any, space: str, names: dict[str, AvroType]) -> AvroType:
+    if isinstance(declared, list):
+        return _union(declared, space, names)
+    if isinstance(declared, str):
+        if declared in PRIMITIVES:
+            return AvroType(declared)
+        for name in (declared if "." in declared or not space else f"{space}.{declared}", declared):
+            if name in names:
+                return names[name]
+        raise ValueError(f"unknown type {declared}")
+    kind = declared["type"]
+    if isinstance(kind, dict | list) or kind not in (*PRIMITIVES, *_COMPLEX):
+        return _type(kind, space, names)  # {"type": {"type": "string"}}
+    found = AvroType(kind) if kind in PRIMITIVES else _COMPLEX[kind](declared, space, names)
+    _set_logical(found, declared)
+    return found
+
+
+def _union(declared: list[Any], space: str, names: dict[str, AvroType]) -> AvroType:
+    """A union, in which a type stands once (``Schema.UnionSchema``): nothing tells two of them apart."""
+    branches = [_type(one, space, names) for one in declared]
+    counted = Counter(one.branch_name for one in branches)
+    twice = [name for name, count in counted.items() if count > 1]
+    if twice:
+        raise ValueError(f"a union with {twice[0]} twice")
+    return AvroType("union", branches=branches)
+
+
+def _named(
+    kind: str, declared: dict[str, Any], space: str, names: dict[str, AvroType]
+) -> tuple[AvroType, str]:
+    name, own = str(declared["name"]), declared.get("namespace")
+    if "." in name:
+        space = name.rpartition(".")[0]
+    else:
+        space = space if own is None else str(own)
+        name = f"{space}.{name}" if space else name
+    found = AvroType(kind, name=name, doc=declared.get("doc"))
+    found.aliases = tuple(_full(one, space) for one in declared.get("aliases") or ())
+    names[name] = found
+    return found, space
+
+
+def _full(name: str, space: str) -> str:
+    return name if "." in name or not space else f"{space}.{name}"
+
+
+def _record(declared: dict[str, Any], space: str, names: dict[str, AvroType]) -> AvroType:
+    found, space = _named("record", declared, space, names)
+    for one in declared["fields"]:
+        found.fields.append(
+            AvroField(
+                str(one["name"]),
+                _type(one["type"], space, names),
+                tuple(map(str, one.get("aliases") or ())),
+                "default" in one,
+                one.get("default"),
+            )
+        )
+    return found
+
+
+def _enum(declared: dict[str, Any], space: str, names: dict[str, AvroType]) -> AvroType:
+    found, _ = _named("enum", declared, space, names)
+    found.symbols = tuple(map(str, declared["symbols"]))
+    return found
+
+
+def _fixed(declared: dict[str, Any], space: str, names: dict[str, AvroType]) -> AvroType:
+    found, _ = _named("fixed", declared, space, names)
+    found.size = int(declared["size"])
+    if found.size < 0:
+        raise ValueError(f"a fixed of {found.size} bytes")
+    return found
+
+
+def _array(declared: dict[str, Any], space: str, names: dict[str, AvroType]) -> AvroType:
+    return AvroType("array", items=_type(declared["items"], space, names))
+
+
+def _map(declared: dict[str, Any], space: str, names: dict[str, AvroType]) -> AvroType:
+    return AvroType("map", items=_type(declared["values"], space, names))
+
+
+_COMPLEX = {"record": _record, "error": _record, "enum": _enum, "fixed": _fixed, "array": _array, "map": _map}
+
+
+def _set_logical(found: AvroType, declared: dict[str, Any]) -> None:
+    """Its logical type, where the type can have it."""
+    logical = declared.get("logicalType")
+    if logical == "decimal" and found.kind in ("bytes", "fixed"):
+        precision, scale = _int(declared.get("precision")), _int(declared.get("scale", 0))
+        if not 0 <= scale <= precision <= _most_digits(MOST_DECIMAL_BYTES) or precision == 0:
+            return
+        if found.kind == "fixed" and not precision <= _most_digits(found.size) <= _most_digits(
+            MOST_DECIMAL_BYTES
+        ):
+            return
+        found.logical, found.precision, found.scale = logical, precision, scale
+    elif (
+        (logical == "uuid" and (found.kind == "string" or (found.kind == "fixed" and found.size == 16)))
+        or (logical == "duration" and found.kind == "fixed" and found.size == 12)
+        or (isinstance(logical, str) and _INSTANTS.get(logical) == found.kind)
+    ):
+        found.logical = logical
+
+
+def _int(value: object) -> int:
+    """A whole number; -1 for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1
+
+
+def _most_digits(size: int) -> int:
+    """The decimal digits that any signed number of this many bytes can hold."""
+    return math.floor(math.log10(2) * (8 * size - 1)) if size else 0

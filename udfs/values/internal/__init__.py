@@ -1,0 +1,8 @@
+"""The records of Kafka's internal topics, by Kafka's own message definitions.
+
+definitions   the definitions (``messages/``) as dataclasses
+readers       a definition in one version -> a reader of its bytes, made once
+topics        the record of a topic -> which message it is, its key and its value
+columns       Arrow arrays of keys and values -> Arrow structs
+encode        messages of a definition -> bytes
+"""

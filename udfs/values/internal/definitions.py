@@ -1,0 +1,109 @@
+"""Kafka's message definitions, from ``messages/*.json``.
+
+A message has fields; a field has a type, and the versions of the message in which it is there. In a flexible
+version lengths are unsigned varints ("compact"), and a message ends with tagged fields. Read more in
+``clients/src/main/resources/common/message/README.md`` of Kafka's sources.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+_MOST = 0x7FFF
+
+
+@dataclass(frozen=True)
+class Versions:
+    """A closed range of versions; empty where low is above high."""
+
+    low: int
+    high: int
+
+    @classmethod
+    def parse(cls, text: str) -> Versions:
+        """text: "none", "3", "0-4" or "2+"."""
+        if text == "none":
+            return NONE
+        low, _, high = text.removesuffix("+").partition("-")
+        return cls(int(low), _MOST if text.endswith("+") else int(high or low))
+
+    def __contains__(self, version: int) -> bool:
+        return self.low <= version <= self.high
+
+
+NONE = Versions(0, -1)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a message or of a struct in it.
+
+    type: a primitive's name, or a struct's; of the items where is_array. fields: those of the struct, of all
+    versions. tag: its number in the versions ``tagged``, or -1. default: as the definition has it, or None.
+    """
+
+    name: str
+    type: str
+    is_array: bool
+    versions: Versions
+    nullable: Versions
+    tagged: Versions
+    tag: int
+    default: Any
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True)
+class Message:
+    """api_key: the record type of a coordinator's key and value, or the API key of a metadata record."""
+
+    name: str
+    kind: str
+    api_key: int
+    versions: Versions
+    flexible: Versions
+    fields: tuple[Field, ...]
+
+
+def _field(source: Mapping[str, Any], structs: Mapping[str, Any]) -> Field:
+    kind = source["type"].removeprefix("[]")
+    tagged = source.get("taggedVersions", "none")
+    name = source["name"]
+    return Field(
+        name=name[0].lower() + name[1:],
+        type=kind,
+        is_array=source["type"].startswith("[]"),
+        # As Kafka's generator does: versions may be left out where taggedVersions is given
+        versions=Versions.parse(source.get("versions", tagged)),
+        nullable=Versions.parse(source.get("nullableVersions", "none")),
+        tagged=Versions.parse(tagged),
+        tag=source.get("tag", -1),
+        default=source.get("default"),
+        fields=tuple(_field(f, structs) for f in source.get("fields") or structs.get(kind, ())),
+    )
+
+
+def _message(source: Mapping[str, Any]) -> Message:
+    structs = {struct["name"]: struct["fields"] for struct in source.get("commonStructs", ())}
+    return Message(
+        name=source["name"],
+        kind=source["type"],
+        api_key=source.get("apiKey", -1),
+        versions=Versions.parse(source["validVersions"]),
+        flexible=Versions.parse(source["flexibleVersions"]),
+        fields=tuple(_field(field, structs) for field in source["fields"]),
+    )
+
+
+def messages(name: str) -> tuple[Message, ...]:
+    """The messages of a file in ``messages``, by its name without ``.json``."""
+    text = (
+        resources.files("kafka_log_lake.udfs.values.internal")
+        .joinpath("messages", f"{name}.json")
+        .read_text(encoding="utf-8")
+    )
+    return tuple(map(_message, json.loads(text)))

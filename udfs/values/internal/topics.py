@@ -1,0 +1,199 @@
+"""The records of Kafka's internal topics: which message a record is, its key and its value.
+
+- Coordinators (``__consumer_offsets``, ``__transaction_state``, ``__share_group_state``): a key is an int16
+  record type and the key message; a value is an int16 version and the value message; a null value is a
+  tombstone. Bytes behind a message do not make it unreadable: Kafka's CoordinatorRecordSerde.
+- Metadata (``__cluster_metadata``, ``__remote_log_metadata``): no key; a value is three unsigned varints,
+  frame version 1, API key and version, and the message up to the last byte: Kafka's AbstractApiMessageSerde.
+
+What cannot be read becomes a reason in words, never an error.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, NamedTuple
+
+from kafka_log_lake.udfs.values.internal.definitions import Message, messages
+from kafka_log_lake.udfs.values.internal.readers import Reader, Unreadable, message_reader, unsigned_varint
+
+_COORDINATORS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+_METADATA = ("__cluster_metadata", "__remote_log_metadata")
+TOPICS = (*_COORDINATORS, *_METADATA)
+
+_FRAME_VERSION = 1
+_int16 = struct.Struct(">h").unpack_from
+# Messages of Kafka's default consumers inside GroupMetadataValue: ConsumerProtocol of kafka-clients
+_CONSUMER = "consumer"
+
+Fields = dict[str, Any]
+
+
+class InternalRecord(NamedTuple):
+    """A record of an internal topic.
+
+    name: the message's, without Key and Value; null where the type is not known. type: the record type or API
+    key as stored; null where it cannot be read. version: of the value as stored; null for tombstones. key,
+    value: as Kafka's JSON has them; null where there is none or it cannot be read. problem: why it cannot, or
+    what else is wrong; null where nothing is.
+    """
+
+    name: str | None = None
+    type: int | None = None
+    version: int | None = None
+    key: Fields | None = None
+    value: Fields | None = None
+    problem: str | None = None
+
+
+# Reads a key and a value
+RecordReader = Callable[[bytes | None, bytes | None], InternalRecord]
+
+
+class _Versions:
+    """The readers of one message, by version."""
+
+    def __init__(self, message: Message) -> None:
+        self.name = message.name
+        versions = range(message.versions.low, message.versions.high + 1)
+        self._readers = {version: message_reader(message, version) for version in versions}
+
+    def reader(self, version: int) -> Reader:
+        reader = self._readers.get(version)
+        if reader is None:
+            raise Unreadable(f"version {version} of {self.name} is not known")
+        return reader
+
+
+def _by_key(definitions: Iterable[Message], kind: str) -> dict[int, _Versions]:
+    return {m.api_key: _Versions(m) for m in definitions if m.kind == kind}
+
+
+def _short(data: bytes, what: str) -> int:
+    if len(data) < 2:
+        raise Unreadable(f"the bytes end at {len(data)}", what)
+    number: int = _int16(data)[0]
+    return number
+
+
+def _surplus(data: bytes, end: int, part: str) -> str | None:
+    return None if end == len(data) else f"{part}: the message ends at {end}, the bytes at {len(data)}"
+
+
+def _coordinator(topic: str) -> RecordReader:
+    definitions = messages(topic.strip("_"))
+    keys = _by_key(definitions, "coordinator-key")
+    values = _by_key(definitions, "coordinator-value")
+
+    def read(key: bytes | None, value: bytes | None) -> InternalRecord:
+        if key is None:
+            return InternalRecord(problem="key: null")
+        name = kind = version = key_fields = None
+        part = "key"
+        try:
+            kind = _short(key, "record type")
+            if kind not in keys:
+                return InternalRecord(type=kind, problem=f"key: record type {kind} is not known")
+            name = keys[kind].name.removesuffix("Key")
+            key_fields, end = keys[kind].reader(0)(key, 2)
+            problem = _surplus(key, end, part)
+            if value is None:
+                return InternalRecord(name, kind, None, key_fields, None, problem)
+            part = "value"
+            version = _short(value, "version")
+            fields, end = values[kind].reader(version)(value, 2)
+            return InternalRecord(
+                name, kind, version, key_fields, fields, problem or _surplus(value, end, part)
+            )
+        except Unreadable as error:
+            return InternalRecord(name, kind, version, key_fields, None, f"{part}: {error}")
+
+    return read
+
+
+def _header(value: bytes) -> tuple[int, int, int]:
+    """(API key, version, position of the message) of a metadata record."""
+    numbers = []
+    at = 0
+    for what in ("frame version", "API key", "version"):
+        try:
+            number, at = unsigned_varint(value, at)
+        except IndexError:
+            raise Unreadable(f"the bytes end at {len(value)}", what) from None
+        except Unreadable as error:
+            raise error.inside(what) from None
+        if number > 0x7FFF:
+            raise Unreadable(f"{number}, which is too large", what)
+        numbers.append(number)
+        if numbers[0] != _FRAME_VERSION:
+            raise Unreadable(f"frame version {number} is not known")
+    return numbers[1], numbers[2], at
+
+
+def _metadata(topic: str) -> RecordReader:
+    records = _by_key(messages(topic.strip("_")), "metadata")
+
+    def read(key: bytes | None, value: bytes | None) -> InternalRecord:
+        if value is None:
+            return InternalRecord(problem="value: null")
+        name = kind = version = None
+        try:
+            kind, version, at = _header(value)
+            if kind not in records:
+                return InternalRecord(None, kind, version, problem=f"value: API key {kind} is not known")
+            name = records[kind].name
+            fields, end = records[kind].reader(version)(value, at)
+            if end < len(value):
+                return InternalRecord(name, kind, version, problem=_surplus(value, end, "value"))
+            return InternalRecord(name, kind, version, None, fields)
+        except Unreadable as error:
+            return InternalRecord(name, kind, version, problem=f"value: {error}")
+
+    return read
+
+
+@cache
+def record_reader(topic: str) -> RecordReader:
+    """The reader of an internal topic's records. Raises a KeyError for a topic not in TOPICS."""
+    if topic in _COORDINATORS:
+        return _coordinator(topic)
+    if topic in _METADATA:
+        return _metadata(topic)
+    raise KeyError(topic)
+
+
+@cache
+def _consumer_protocol(name: str) -> _Versions:
+    return next(_Versions(m) for m in messages("consumer_protocol") if m.name == name)
+
+
+def _embedded(text: str, name: str) -> Any:
+    """A message of the consumer protocol in Base64, read; the text itself where it is something else."""
+    raw = base64.b64decode(text)
+    try:
+        # A newer version is read as the newest known one: ConsumerProtocol.checkSubscriptionVersion
+        version = min(_short(raw, "version"), 3)
+        return _consumer_protocol(name).reader(version)(raw, 2)[0]
+    except Unreadable:
+        return text
+
+
+def with_consumer_protocol(value: Fields) -> Fields:
+    """The fields of a GroupMetadataValue with its members' subscriptions and assignments read.
+
+    Other embedded protocols (Kafka Connect's) stay Base64, and so does what is not the consumer protocol.
+    """
+    if value["protocolType"] != _CONSUMER:
+        return value
+    members = [
+        member
+        | {
+            "subscription": _embedded(member["subscription"], "ConsumerProtocolSubscription"),
+            "assignment": _embedded(member["assignment"], "ConsumerProtocolAssignment"),
+        }
+        for member in value["members"]
+    ]
+    return value | {"members": members}

@@ -1,0 +1,1 @@
+"""JSON: values to canonical texts, and columns of objects to Arrow structs."""

@@ -1,0 +1,135 @@
+"""Columns of JSON taken at once, as far as nothing in them is out of the ordinary.
+
+What is left is for the exact way (``json_text``, ``json_columns``), which alone judges it. So what is taken
+here has to be what that makes of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+from kafka_log_lake.udfs.kernels.json_texts import LEAST_REAL, canonical_texts
+from kafka_log_lake.udfs.values.json.parse import parse_json
+from kafka_log_lake.udfs.values.json.structs import EXACT, text
+from kafka_log_lake.udfs.values.schemas.payload import MAX_DEPTH, PayloadError
+from kafka_log_lake.udfs.values.schemas.payload_arrays import payload_spans
+from kafka_log_lake.udfs.values.schemas.plain_payloads import CONNECT
+
+_MOST_NAMES = 512  # of the open objects of a JSON text together
+_CHUNK = 512  # rows that are left together
+_MOST_BYTES = 1 << 26  # that Arrow's reader gets at a time
+
+
+def texts(payloads: pa.BinaryArray, is_framed: bool) -> pa.StringArray:
+    """Each payload as canonical JSON; null for null and for what is left.
+
+    is_framed: whether framing says that it is JSON; an envelope is left otherwise.
+    """
+    data, starts, ends = payload_spans(payloads, np.zeros(len(payloads), np.int64))
+    out = np.empty(max(1, payloads.total_values_length), np.uint8)
+    offsets = np.empty(len(payloads) + 1, np.int32)
+    names, levels = np.empty((_MOST_NAMES, 3), np.int64), np.empty(MAX_DEPTH + 1, np.int64)
+    reals = np.empty((len(out) // LEAST_REAL + 2, 2), np.int64)
+    count = canonical_texts(data, starts, ends, out, offsets, names, levels, reals)
+    is_taken = np.diff(offsets) > 0
+    if count:
+        begins = reals[:count][~_are_shortest(out, reals[:count]), 0]
+        is_taken[np.searchsorted(offsets, begins, side="right") - 1] = False
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(out)]
+    made = pa.Array.from_buffers(pa.string(), len(payloads), buffers)
+    for name in () if is_framed else CONNECT:  # an envelope begins with one of its members
+        is_taken &= ~pc.starts_with(made, f'{{"{name}":').to_numpy(zero_copy_only=False)
+    if is_taken.all():
+        return made
+    others = pa.array((_text(one, is_framed) for one in payloads.filter(~is_taken).to_pylist()), pa.string())
+    return pc.replace_with_mask(made, pa.array(~is_taken), others)
+
+
+def _are_shortest(out: np.ndarray, reals: np.ndarray) -> np.ndarray:
+    """bool[n]: whether no shorter text is the same double. reals: int64[n, 2], begin and end in ``out``."""
+    sizes = reals[:, 1] - reals[:, 0]
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    digits = out[np.arange(offsets[-1]) + np.repeat(reals[:, 0] - offsets[:-1], sizes)]
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(digits)]
+    texts = pa.Array.from_buffers(pa.string(), len(reals), buffers)
+    same: np.ndarray = pc.equal(texts.cast(pa.float64()).cast(pa.string()), texts).to_numpy(False)
+    return same
+
+
+def _text(payload: bytes | None, is_framed: bool) -> str | None:
+    try:
+        value = parse_json(payload) if payload else None
+    except PayloadError:
+        return None
+    is_envelope = isinstance(value, dict) and not is_framed and value.keys() == CONNECT
+    return None if value is None or is_envelope else text(value)
+
+
+def structs(payloads: pa.BinaryArray, type_: pa.StructType) -> tuple[pa.Array, np.ndarray]:
+    """Objects as a type of ``json_columns.inferred``, by Arrow's reader of JSON; and the rows that they have.
+
+    payloads: binary[n], none of them null.
+    """
+    fields = pa.schema(list(type_)[:-1])
+    is_taken = np.zeros(len(payloads), np.bool_)
+    found: list[pa.RecordBatch] = []
+    if not CONNECT.issubset(fields.names):
+        for step in (len(payloads), _CHUNK):
+            for at in range(0, len(payloads) if not found else 0, max(step, 1)):
+                some = payloads.slice(at, step)
+                made = _read(some, fields)
+                if made is not None:
+                    found.append(made)
+                    is_taken[at : at + len(some)] = True
+    columns = pa.Table.from_batches(found, fields).combine_chunks()
+    rest = pa.nulls(len(columns), pa.string())
+    arrays = [*(one.combine_chunks() for one in columns.columns), rest]
+    return pa.StructArray.from_arrays(arrays, fields=list(type_)), np.flatnonzero(is_taken)
+
+
+def _read(payloads: pa.BinaryArray, fields: pa.Schema) -> pa.RecordBatch | None:
+    """One object a payload; None where Arrow's reader does not take all, or not as they are."""
+    if payloads.total_values_length > _MOST_BYTES:
+        return None
+    # each is an object, or several: then the count is wrong
+    if not pc.all(pc.and_(pc.starts_with(payloads, b"{"), pc.ends_with(payloads, b"}"))).as_py():
+        return None
+    data = b"\n".join([*payloads.to_pylist(), b""])
+    if not _is_utf8(data):
+        return None
+    try:
+        table = arrow_json.read_json(
+            pa.BufferReader(data),
+            arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            arrow_json.ParseOptions(fields, unexpected_field_behavior="error"),
+        )
+    except pa.ArrowInvalid:
+        return None
+    if len(table) != len(payloads) or not all(map(_is_exact, table.columns)):
+        return None
+    (batch,) = table.combine_chunks().to_batches()
+    return batch
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_exact(column: pa.ChunkedArray) -> bool:
+    """Whether reals hold what was written: not an integer that is rounded, one past them all, or -0."""
+    type_ = column.type
+    if pa.types.is_struct(type_):
+        return all(map(_is_exact, column.flatten()))
+    if pa.types.is_list(type_):
+        return _is_exact(pa.chunked_array([one.flatten() for one in column.chunks], type_.value_type))
+    if not pa.types.is_float64(type_):
+        return True
+    numbers = column.drop_null().to_numpy()
+    return bool(((np.abs(numbers) < EXACT) & ((numbers != 0) | ~np.signbit(numbers))).all())

@@ -1,0 +1,1 @@
+"""Protobuf: schemas, payloads to canonical JSON, and columns of payloads to Arrow."""

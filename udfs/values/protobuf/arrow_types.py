@@ -1,0 +1,95 @@
+"""The Arrow types of Protobuf messages, and canonical values as these take them.
+
+int32, sint32, sfixed32 are int32; uint32, fixed32 and the 64-bit signed ones int64; uint64 and fixed64
+decimal128(20, 0), as no integer of Delta holds them all; an enum is its name, a number that it does not know
+that number as text; a message is a struct, a map a map, a repeated field a list. What has presence and is not
+set is null. A message that contains itself is the canonical JSON of the inner one, as string.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from kafka_log_lake.udfs.values.protobuf.payload import BYTES, ENUM, Field, MessageReader
+from kafka_log_lake.udfs.values.schemas.merged_types import fields_of, safe_names
+
+UINT64 = pa.decimal128(20, 0)
+_TYPES = {
+    **dict.fromkeys((5, 15, 17), pa.int32()),
+    **dict.fromkeys((3, 7, 13, 16, 18), pa.int64()),
+    **dict.fromkeys((4, 6), UINT64),
+    1: pa.float64(),
+    2: pa.float32(),
+    8: pa.bool_(),
+    BYTES: pa.binary(),
+}
+
+
+def arrow_type(message: MessageReader, above: tuple[MessageReader, ...] = ()) -> pa.DataType:
+    """The Arrow type of a message."""
+    if message in above:
+        return pa.string()
+    inside = (*above, message)
+    fields = message.fields.values()
+    names = [one.name for one in fields]
+    return pa.struct(fields_of(names, [_field_type(one, inside) for one in fields]))
+
+
+def _field_type(field: Field, above: tuple[MessageReader, ...]) -> pa.DataType:
+    if field.is_map:
+        assert field.message is not None
+        key, value = field.message.fields[1], field.message.fields[2]
+        return pa.map_(_one_type(key, above), _one_type(value, above))
+    one = _one_type(field, above)
+    return pa.list_(one) if field.repeated else one
+
+
+def _one_type(field: Field, above: tuple[MessageReader, ...]) -> pa.DataType:
+    return _TYPES.get(field.kind, pa.string()) if field.message is None else arrow_type(field.message, above)
+
+
+def plain_message(message: MessageReader, value: dict[str, Any], above: tuple[MessageReader, ...]) -> Any:
+    """A message in canonical JSON as ``pa.array`` takes it."""
+    if message in above:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    inside = (*above, message)
+    fields = message.fields.values()
+    names = safe_names([one.name for one in fields])
+    return {n: _plain(f, value.get(f.name), inside) for n, f in zip(names, fields, strict=True)}
+
+
+def _plain(field: Field, value: Any, above: tuple[MessageReader, ...]) -> Any:
+    if value is None:
+        return None
+    if field.is_map:
+        assert field.message is not None
+        key, held = field.message.fields[1], field.message.fields[2]
+        return [(_plain_key(key, name), _plain_one(held, one, above)) for name, one in value.items()]
+    if field.repeated:
+        return [_plain_one(field, one, above) for one in value]
+    return _plain_one(field, value, above)
+
+
+def _plain_key(field: Field, name: str) -> Any:
+    target = _TYPES.get(field.kind, pa.string())
+    if target == pa.string():
+        return name
+    return name == "true" if target == pa.bool_() else Decimal(name) if target == UINT64 else int(name)
+
+
+def _plain_one(field: Field, value: Any, above: tuple[MessageReader, ...]) -> Any:
+    if field.message is not None:
+        return plain_message(field.message, value, above)
+    if field.kind == BYTES:
+        return base64.b64decode(value["bytes"])
+    if field.kind == ENUM:
+        return str(value)
+    target = _TYPES.get(field.kind)
+    if target == UINT64:
+        return Decimal(value)
+    return float(value) if target in (pa.float32(), pa.float64()) else value

@@ -1,0 +1,199 @@
+"""What rules of a schema encrypt, by Confluent's client-side field level encryption, as far as it is known.
+
+A rule ENCRYPT encrypts the texts and bytes of fields that have one of its tags, ENCRYPT_PAYLOAD whole
+payloads. The data encryption key (DEK) is the subject's under the rule's key encryption key (KEK). A
+rule that lets DEKs expire writes the version of the DEK before what is encrypted: ``00`` and an int32;
+without that its version is 1. A text is the Base64 of these bytes. Nothing here decrypts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from kafka_log_lake.udfs.values.protobuf import payload as protobuf
+from kafka_log_lake.udfs.values.protobuf import schema as protobuf_schema
+from kafka_log_lake.udfs.values.schemas.payload import PayloadError
+from kafka_log_lake.udfs.values.schemas.registry import PROTOBUF, Schema
+
+_KEK, _ALGORITHM, _EXPIRY = "encrypt.kek.name", "encrypt.dek.algorithm", "encrypt.dek.expiry.days"
+_DEFAULT_ALGORITHM = "AES256_GCM"
+_TAGS = "confluent:tags"
+_PREFIX = 5
+# Parts of a schema that are looked at: few words may say that types lie in each other without end
+_MOST_PARTS = 100_000
+_INNER = ("type", "items", "values", "oneOf", "anyOf", "allOf")
+_META, _META_TAGS = 1088, 3  # the option confluent.field_meta, and the field of its tags
+
+
+def described(
+    schema: Schema, rule: Mapping[str, Any], references: Iterable[tuple[str, str]]
+) -> dict[str, Any]:
+    """A rule that encrypts: type, tags, fields, kek, algorithm, and whether its DEKs expire."""
+    tags = sorted(map(str, rule.get("tags") or ()))
+    return {
+        "type": rule["type"],
+        "tags": tags,
+        "fields": sorted(_fields(schema, set(tags), references)),
+        "kek": _params(rule).get(_KEK),
+        "algorithm": _params(rule).get(_ALGORITHM, _DEFAULT_ALGORITHM),
+        "dek_expires": _expires(rule),
+    }
+
+
+def key_of(rule: Mapping[str, Any], payload: bytes) -> str:
+    """The KEK, and the version of the DEK, that bytes are encrypted with, in words; "" where neither is
+    known."""
+    kek = _params(rule).get(_KEK)
+    version = dek_version(rule, payload)
+    return "".join((f" with KEK {kek}" if kek else "", f", DEK version {version}" if version else ""))
+
+
+def dek_version(rule: Mapping[str, Any], encrypted: bytes) -> int | None:
+    """The version of the DEK that bytes are encrypted with; None where they do not say it."""
+    if not _expires(rule):
+        return 1
+    if len(encrypted) < _PREFIX or encrypted[0]:
+        return None
+    return int.from_bytes(encrypted[1:_PREFIX], "big", signed=True)
+
+
+def _params(rule: Mapping[str, Any]) -> Mapping[str, Any]:
+    params = rule.get("params")
+    return params if isinstance(params, Mapping) else {}
+
+
+def _expires(rule: Mapping[str, Any]) -> bool:
+    return str(_params(rule).get(_EXPIRY, "0")).strip() not in ("", "0")
+
+
+def _fields(schema: Schema, tags: set[str], references: Iterable[tuple[str, str]]) -> set[str]:
+    """The fields with one of the tags, by their path in a value: of the schema, and of its metadata."""
+    found: set[str] = set()
+    patterns = _patterns(schema, tags)
+    with suppress(PayloadError, ValueError, RecursionError):
+        if schema.type == PROTOBUF:
+            walked = _of_protobuf(protobuf_schema.parse(schema.text, references))
+        else:
+            others = {name: json.loads(text) for name, text in references}
+            walked = _Walk(json.loads(schema.text), others).fields()
+        for path, name, own in walked:
+            if tags & own or any(one.fullmatch(name) for one in patterns):
+                found.add(path)
+    return found
+
+
+def _patterns(schema: Schema, tags: set[str]) -> list[re.Pattern[str]]:
+    """Paths of the schema's metadata that have one of the tags: ``*`` is a name, ``**`` any names."""
+    held = (schema.metadata or {}).get("tags")
+    paths = [path for path, own in held.items() if tags & _texts(own)] if isinstance(held, Mapping) else []
+    parts = (re.split(r"(\*\*|\*)", path) for path in paths)
+    known = {"**": ".*", "*": "[^.]*"}
+    return [re.compile("".join(known.get(one, re.escape(one)) for one in some)) for some in parts]
+
+
+def _texts(value: object) -> set[str]:
+    return {one for one in value if isinstance(one, str)} if isinstance(value, list) else set()
+
+
+class _Walk:
+    """Finds the fields of a schema of Avro or JSON: path, name as metadata has it, tags.
+
+    A type is met where it is declared and where it is named. others: the schemas that it refers to, by name.
+    """
+
+    def __init__(self, root: Any, others: Mapping[str, Any]) -> None:
+        self._root, self._others, self._left = root, others, _MOST_PARTS
+        self._records: dict[str, tuple[Any, str]] = {}  # of Avro by full name, and the record around each
+        for one in (*others.values(), root):
+            self._declare(one, "")
+
+    def fields(self) -> Iterator[tuple[str, str, set[str]]]:
+        return self._of(self._root, (), "", self._root, ())
+
+    def _declare(self, node: Any, name: str) -> None:
+        if isinstance(node, Mapping) and isinstance(node.get("fields"), list):
+            full = _full_name(node, name)
+            self._records[full] = node, name
+            for one in node["fields"]:
+                self._declare(one.get("type") if isinstance(one, Mapping) else None, full)
+        for one in _parts(node):
+            self._declare(one, name)
+
+    def _of(
+        self, node: Any, path: tuple[str, ...], name: str, root: Any, above: tuple[int, ...]
+    ) -> Iterator[tuple[str, str, set[str]]]:
+        """name: of the record around it (Avro), or the path from $ (JSON Schema). root: of its document."""
+        if isinstance(node, str):
+            space = name.rpartition(".")[0]
+            held = self._records.get(f"{space}.{node}" if space and "." not in node else node)
+            node, name = held or self._records.get(node, (None, name))
+        elif isinstance(node, Mapping) and isinstance(node.get("$ref"), str):
+            document, _, pointer = node["$ref"].partition("#")
+            root = self._others.get(document) if document else root
+            node = _at(root, pointer)
+        self._left -= 1
+        if id(node) in above or self._left < 0:
+            return
+        inside = (*above, id(node))
+        if isinstance(node, Mapping) and isinstance(node.get("fields"), list):
+            full = _full_name(node, name)
+            for one in node["fields"]:
+                if isinstance(one, Mapping) and "name" in one:
+                    own = (*path, str(one["name"]))
+                    yield ".".join(own), f"{full}.{one['name']}", _texts(one.get(_TAGS))
+                    yield from self._of(one.get("type"), own, full, root, inside)
+            return
+        properties = node.get("properties") if isinstance(node, Mapping) else None
+        for key, one in properties.items() if isinstance(properties, Mapping) else ():
+            own, full = (*path, str(key)), f"{name or '$'}.{key}"
+            yield ".".join(own), full, _texts(one.get(_TAGS)) if isinstance(one, Mapping) else set()
+            yield from self._of(one, own, full, root, inside)
+        for part in _parts(node):
+            yield from self._of(part, path, name, root, inside)
+
+
+def _full_name(record: Mapping[str, Any], around: str) -> str:
+    """The full name of a record of Avro. around: that of the record that it is declared in."""
+    space, name = record.get("namespace", around.rpartition(".")[0]), str(record.get("name"))
+    return f"{space}.{name}" if space and "." not in name else name
+
+
+def _parts(node: Any) -> list[Any]:
+    """The types in one without fields: of a union, a list, a map, or of what JSON Schema combines."""
+    if isinstance(node, list):
+        return node
+    if not isinstance(node, Mapping) or isinstance(node.get("fields"), list):
+        return []
+    return [node[one] for one in _INNER if one in node]
+
+
+def _at(root: Any, pointer: str) -> Any:
+    """What a JSON pointer names; None for nothing."""
+    for part in pointer.split("/")[1:]:
+        root = root.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(root, Mapping) else None
+    return root
+
+
+def _of_protobuf(file: Any) -> Iterator[tuple[str, str, set[str]]]:
+    """Fields of the messages of a file, by message: a field's own name is its path."""
+    messages = list(file.message_types_by_name.values())
+    while messages:
+        message = messages.pop()
+        messages += message.nested_types
+        for one in message.fields:
+            yield f"{message.name}.{one.name}", one.full_name, _tags_of(one.GetOptions().SerializeToString())
+
+
+def _tags_of(options: bytes) -> set[str]:
+    """The tags in the serialized options of a field."""
+    metas = (held for number, held in protobuf.texts(options) if number == _META)
+    return {
+        tag.decode("utf-8", "replace")
+        for meta in metas
+        for number, tag in protobuf.texts(meta)
+        if number == _META_TAGS
+    }

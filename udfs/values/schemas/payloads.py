@@ -1,0 +1,343 @@
+"""One key or value to canonical JSON: framing, schema, decoder, and what went wrong.
+
+This is the exact way, payload by payload: the columns of typed tables come from compiled readers, which leave
+to it what they can't do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from kafka_log_lake.udfs.values.avro import files as avro_files
+from kafka_log_lake.udfs.values.avro import payload as avro
+from kafka_log_lake.udfs.values.avro import schema as avro_schema
+from kafka_log_lake.udfs.values.json.parse import parse_json
+from kafka_log_lake.udfs.values.protobuf import schema as protobuf_schema
+from kafka_log_lake.udfs.values.protobuf.payload import MessageReader
+from kafka_log_lake.udfs.values.schemas import encryption, wire_formats
+from kafka_log_lake.udfs.values.schemas.payload import Decoded, PayloadError, failed
+from kafka_log_lake.udfs.values.schemas.plain_payloads import plain_payload
+from kafka_log_lake.udfs.values.schemas.registry import (
+    AVRO,
+    DEFAULT_CONTEXT,
+    ENCRYPT_PAYLOAD,
+    JSON_SCHEMA,
+    PROTOBUF,
+    UNKNOWN_ID,
+    Registry,
+    Schema,
+)
+from kafka_log_lake.udfs.values.schemas.wire_formats import Framing, Headers, framing_of, message_index
+
+KEY, VALUE = "key", "value"
+FORMATS = {AVRO: "avro", PROTOBUF: "protobuf", JSON_SCHEMA: "jsonschema"}
+# An id that a registry would give: they count up from 1
+_MOST_ID = 1 << 24
+
+
+class PayloadReader:
+    """Decodes the payloads of topics with the schemas of a registry.
+
+    Compiled schemas are kept. Not for several threads at once.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self.has_files = bool(registry.by_id(UNKNOWN_ID))
+        self._compiled: dict[int, Callable[[bytes, Framing], Any]] = {}
+        self._messages: dict[int, Callable[[tuple[int, ...]], MessageReader]] = {}
+        self._files: dict[int, Any] = {}
+        self._fingerprints: dict[int, Schema] | None = None
+
+    def read(
+        self, topic: str, side: str, payload: bytes | None, headers: Headers = (), plain: str = ""
+    ) -> Decoded:
+        """A key or a value.
+
+        plain: what the topic's payloads without a schema are: json, text or bytes (``plain_of``); "" for a
+        look at each.
+        """
+        try:
+            framing = framing_of(side, payload, headers)
+        except PayloadError as error:
+            return failed("bytes", payload or b"", error)
+        if payload is None:
+            return Decoded("null", None)
+        if framing.kind == wire_formats.EMPTY:
+            return Decoded("empty", "")
+        if framing.kind in (wire_formats.PLAIN, wire_formats.CONTAINER):
+            bare = self._of_registry(topic, side, payload, Framing(framing.kind)) if self.has_files else None
+            if bare is not None and bare.schema is not None and bare.reason is None:
+                return bare
+            return (
+                plain_payload(payload, plain) if framing.kind == wire_formats.PLAIN else _container(payload)
+            )
+        if framing.kind == wire_formats.SINGLE_OBJECT:
+            return self._single_object(payload, framing)
+        if framing.kind in (wire_formats.CONFLUENT, wire_formats.GUID):
+            is_plain = framing.start and (plain or _is_small_long(payload))
+            if is_plain and not self.candidates(topic, side, framing):
+                bare = plain_payload(payload, plain or "bytes")
+                # of a schema that may be registered later, where it is not what others of the topic are
+                is_odd = bare.reason is not None or (plain == "text" and 0 < (framing.id or 0) < _MOST_ID)
+                return self._unknown(payload, framing) if is_odd else bare
+            found = self._of_registry(topic, side, payload, framing)
+            is_number = (
+                found.reason and side == KEY and framing.start and self._is_long(topic, payload, framing)
+            )
+            return Decoded("bytes", payload) if is_number else found
+        detail = f"written with the registry of {framing.kind}, whose schemas are not at hand"
+        return Decoded(framing.kind, payload, None, "no_registry", detail)
+
+    def _single_object(self, payload: bytes, framing: Framing) -> Decoded:
+        """A payload that begins with the fingerprint of its schema."""
+        schema = self._by_fingerprint().get(framing.id or 0)
+        if schema is None:
+            detail = f"no schema of Avro has the fingerprint {payload[2:10].hex()}"
+            return Decoded(framing.kind, payload, None, "no_registry", detail)
+        value, error = self._try(schema, payload, framing)
+        return (
+            Decoded(FORMATS[AVRO], value, schema) if error is None else failed("avro", payload, error, schema)
+        )
+
+    def _by_fingerprint(self) -> dict[int, Schema]:
+        """The schemas of Avro by their fingerprints, made once."""
+        if self._fingerprints is None:
+            self._fingerprints = {}
+            for one in self._registry.schemas:
+                if one.type == AVRO and not one.is_gone:
+                    with suppress(PayloadError, RecursionError):
+                        type_ = avro_schema.parse(one.text, [text for _, text in self.references(one)])
+                        self._fingerprints.setdefault(avro_files.fingerprint(type_), one)
+        return self._fingerprints
+
+    def _of_registry(self, topic: str, side: str, payload: bytes, framing: Framing) -> Decoded:
+        candidates = self.candidates(topic, side, framing)
+        if not candidates:
+            return self._unknown(payload, framing)
+        held = [one for one in candidates if not one.is_gone] or candidates
+        if held[0].is_gone:
+            return failed(
+                FORMATS.get(held[0].type, "bytes"),
+                payload,
+                PayloadError(
+                    "deleted_id", f"{held[0].subject} version {held[0].version} was deleted for good"
+                ),
+                held[0],
+            )
+        results = [(one, *self._try(one, payload, framing)) for one in _distinct(held)]
+        sound = [(one, value) for one, value, error in results if error is None]
+        if not sound:
+            schema, _, error = results[0]
+            assert error is not None
+            return failed(FORMATS.get(schema.type, "bytes"), payload, error, schema)
+        schema, value = sound[0]
+        if len(sound) > 1 and _rank(schema, topic, side) == _rank(sound[1][0], topic, side):
+            both = " and ".join(f"{one.subject} version {one.version}" for one, _ in sound)
+            error = PayloadError("ambiguous_id", f"the id belongs to {both}, and each consumes every byte")
+            return failed(FORMATS.get(schema.type, "bytes"), payload, error, schema)
+        return Decoded(FORMATS[schema.type], value, schema)
+
+    def candidates(self, topic: str, side: str, framing: Framing) -> list[Schema]:
+        """The schemas that a framing may mean, the likeliest first: the topic's own subject, its context, the
+        default context."""
+        if framing.guid is not None:
+            found = self._registry.by_guid(framing.guid)
+        else:
+            found = [] if framing.id is None or framing.id < 0 else self._registry.by_id(framing.id)
+        if not found:
+            found = [one for one in self._registry.by_id(UNKNOWN_ID) if _is_meant(one, topic, side)]
+        return sorted(found, key=lambda one: _rank(one, topic, side))
+
+    def _is_long(self, topic: str, payload: bytes, framing: Framing) -> bool:
+        """Whether a key that no schema consumes is an int64 of ``LongSerializer``, such as a time in ms.
+
+        It reads as any id below 2^31. With a schema of the topic's own it is a broken payload of that schema.
+        """
+        if framing.kind != wire_formats.CONFLUENT or not framing.start or len(payload) != 8:
+            return False
+        return all(_rank(one, topic, KEY) > 1 for one in self.candidates(topic, KEY, framing))
+
+    def _unknown(self, payload: bytes, framing: Framing) -> Decoded:
+        if framing.kind == wire_formats.GUID:
+            return failed(
+                "bytes", payload, PayloadError("unknown_guid", f"no schema has GUID {framing.guid}")
+            )
+        if framing.start and len(payload) > 9 and 0 < int.from_bytes(payload[1:9], "big") < _MOST_ID:
+            global_id = int.from_bytes(payload[1:9], "big")
+            detail = (
+                f"written with Apicurio's registry (global id {global_id}), whose schemas are not at hand"
+            )
+            return Decoded("apicurio8", payload, None, "no_registry", detail)
+        return failed("bytes", payload, PayloadError("unknown_id", f"no schema has id {framing.id}"))
+
+    def _try(self, schema: Schema, payload: bytes, framing: Framing) -> tuple[Any, PayloadError | None]:
+        try:
+            return self.reader(schema)(payload, framing), None
+        except PayloadError as error:
+            return None, error
+
+    def reader(self, schema: Schema) -> Callable[[bytes, Framing], Any]:
+        """The function that reads payloads of a schema. It raises a PayloadError."""
+        place = id(schema)
+        if place not in self._compiled:
+            try:
+                self._compiled[place] = self._compile(schema)
+            except PayloadError as error:
+                self._compiled[place] = _raising(error)
+        return self._compiled[place]
+
+    def _compile(self, schema: Schema) -> Callable[[bytes, Framing], Any]:
+        rule = self.payload_rule(schema)
+        if rule is not None:
+            return lambda payload, framing: _refuse_encrypted(schema, rule, payload[framing.start :])
+        if schema.type == AVRO:
+            type_ = avro_schema.parse(schema.text, [text for _, text in self.references(schema)])
+            of_type = avro.reader_of(type_)
+            return lambda payload, framing: avro.read(type_, of_type, payload, framing.start)
+        if schema.type == PROTOBUF:
+            return _protobuf_reader(self.messages(schema))
+        if schema.type == JSON_SCHEMA:
+            return lambda payload, framing: parse_json(payload[framing.start :])
+        raise PayloadError("unreadable_schema", f"a schema of type {schema.type}")
+
+    def messages(self, schema: Schema) -> Callable[[tuple[int, ...]], MessageReader]:
+        """The message that indexes name in a schema of Protobuf, which is compiled once.
+
+        Raises a PayloadError (unreadable_schema), and so does what it gives (invalid_index).
+        """
+        if id(schema) not in self._messages:
+            file = self._file(schema)
+            known: dict[str, MessageReader] = {}
+
+            def at(index: tuple[int, ...]) -> MessageReader:
+                descriptor = protobuf_schema.message_at(file, index)
+                if descriptor.full_name not in known:
+                    known[descriptor.full_name] = MessageReader(descriptor)
+                return known[descriptor.full_name]
+
+            self._messages[id(schema)] = at
+        return self._messages[id(schema)]
+
+    def _file(self, schema: Schema) -> Any:
+        """The descriptor of a schema of Protobuf, which is parsed once."""
+        if id(schema) not in self._files:
+            self._files[id(schema)] = protobuf_schema.parse(schema.text, self.references(schema))
+        return self._files[id(schema)]
+
+    def payload_rule(self, schema: Schema) -> Mapping[str, Any] | None:
+        """The rule of a schema that encrypts whole payloads; None without one.
+
+        A rule ENCRYPT encrypts single fields, which stay texts or bytes: the value decodes with them.
+        """
+        return next((one for one in schema.encrypting_rules if one.get("type") == ENCRYPT_PAYLOAD), None)
+
+    def latest(self, schema: Schema) -> Schema | None:
+        """The latest version of a schema's subject; None where it is the same, or of another type."""
+        found = self._registry.version(schema.subject, -1)
+        if found is None or found.type != schema.type:
+            return None
+        is_same = (found.text, found.references) == (schema.text, schema.references)
+        return None if is_same else found
+
+    def has_namesake(self, schema: Schema, name: str, topic: str) -> bool:
+        """Whether another type differs in its namespace alone: a message of the same schema or, with a topic,
+        what a subject is named after (RecordNameStrategy, TopicRecordNameStrategy)."""
+        own = name.rpartition(".")[2]
+        if schema.type == PROTOBUF:
+            messages = protobuf_schema.messages(self._file(schema).message_types_by_name.values())
+            if sum(one.name == own for one in messages) > 1:
+                return True
+        others = (one.name.removeprefix(f"{topic}-") for one in self._registry.schemas if topic)
+        return any(one.rpartition(".")[2] == own and one != name and "-" not in one for one in others)
+
+    def index_of(self, side: str, payload: bytes, headers: Headers = ()) -> tuple[int, ...]:
+        """The message indexes of a payload of Protobuf that was read."""
+        framing = framing_of(side, payload, headers)
+        if framing.index is None and framing.start:
+            return message_index(payload, framing.start)[0]
+        return framing.index or (0,)
+
+    def references(self, schema: Schema) -> list[tuple[str, str]]:
+        """(name, text) of the schemas that one refers to, directly or not, each after those it needs itself.
+
+        Raises a PayloadError (unreadable_schema) where one is missing.
+        """
+        found: dict[str, str] = {}
+
+        def add(of: Schema, above: tuple[Schema, ...]) -> None:
+            for one in of.references:
+                if one.name in found:
+                    continue
+                target = self._registry.version(one.subject, one.version, schema.context)
+                if target is None or target in above:
+                    raise PayloadError(
+                        "unreadable_schema", f"{of.subject} refers to {one.subject} version {one.version}"
+                    )
+                add(target, (*above, target))
+                found[one.name] = target.text
+
+        add(schema, (schema,))
+        return list(found.items())
+
+
+def _is_small_long(payload: bytes) -> bool:
+    """Whether a payload is an int64 of ``LongSerializer`` that reads as Confluent's id 0: ids begin at 1."""
+    return len(payload) == 8 and payload.startswith(bytes(5))
+
+
+def _rank(schema: Schema, topic: str, side: str) -> int:
+    """How far a schema's subject is from the topic:
+
+    TopicNameStrategy first, TopicRecordNameStrategy, others.
+    """
+    if schema.name == f"{topic}-{side}":
+        return 0
+    if schema.name.startswith(f"{topic}-"):
+        return 1
+    return 2 if schema.context == DEFAULT_CONTEXT else 3
+
+
+def _is_meant(schema: Schema, topic: str, side: str) -> bool:
+    """Whether a schema whose id is not known may be that of a topic's side: its subject says so."""
+    return _rank(schema, topic, side) < 2 or (side == VALUE and schema.name == topic)
+
+
+def _distinct(schemas: list[Schema]) -> list[Schema]:
+    """Of several schemas with one text the first."""
+    found = {(one.type, one.text, one.references): one for one in reversed(schemas)}
+    return [one for one in schemas if found[one.type, one.text, one.references] is one]
+
+
+def _raising(error: PayloadError) -> Callable[[bytes, Framing], Any]:
+    def read(payload: bytes, framing: Framing) -> Any:
+        raise error
+
+    return read
+
+
+def _refuse_encrypted(schema: Schema, rule: Mapping[str, Any], encrypted: bytes) -> None:
+    place = f"{schema.subject} version {schema.version}"
+    key = encryption.key_of(rule, encrypted)
+    raise PayloadError("encrypted", f"a rule of {place} encrypts payloads{key}")
+
+
+def _protobuf_reader(
+    messages: Callable[[tuple[int, ...]], MessageReader],
+) -> Callable[[bytes, Framing], Any]:
+    def read(payload: bytes, framing: Framing) -> Any:
+        index, at = framing.index, framing.start
+        if index is None and at:
+            index, at = message_index(payload, at)
+        return messages(index or (0,)).read(payload[at:])
+
+    return read
+
+
+def _container(payload: bytes) -> Decoded:
+    try:
+        return Decoded(wire_formats.CONTAINER, avro_files.read_container(payload))
+    except PayloadError as error:
+        return failed(wire_formats.CONTAINER, payload, error)

@@ -1,0 +1,74 @@
+"""Payloads without a schema: JSON, texts, bytes, and which of them a topic has."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from kafka_log_lake.udfs.values.json.parse import parse_json
+from kafka_log_lake.udfs.values.schemas.payload import Decoded, PayloadError, failed
+
+CONNECT = {"schema", "payload"}  # the members of Kafka Connect's envelope
+_OPENS = re.compile(r"[\ufeff \t\r\n]*[{\[]")
+# Control characters but blanks
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
+
+
+def plain_payload(payload: bytes, plain: str) -> Decoded:
+    """An unframed payload.
+
+    plain: json, text or bytes; "" for a look: an object or array of JSON, text, bytes.
+    """
+    if plain == "bytes":
+        return Decoded("bytes", payload)
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError as error:
+        problem = PayloadError("invalid_utf8", f"not UTF-8: {error.reason}", error.start)
+        return failed("bytes", payload, problem) if plain else Decoded("bytes", payload)
+    if plain == "json" or (not plain and _OPENS.match(text)):
+        try:
+            value = parse_json(payload)
+        except PayloadError as error:
+            return Decoded("text", text, None, error.reason, str(error)) if plain else Decoded("text", text)
+        if isinstance(value, dict) and value.keys() == CONNECT:
+            return Decoded("json-connect", value["payload"])
+        return Decoded("json", value)
+    return Decoded("text", text) if plain or not _CONTROL.search(text) else Decoded("bytes", payload)
+
+
+_LIKE_JSON = frozenset("{[\"'+-./0123456789")
+_JSON_WORDS = ("true", "false", "null")
+
+
+def plain_of(sample: Iterable[Decoded]) -> str:
+    """What the payloads of a topic's side are that have no schema: json, text, bytes, or "" where it is
+    mixed.
+
+    sample: of the side's payloads, read with ``plain`` "". Broken JSON is text there, so that objects and
+    arrays need not be most; one text or another may look like JSON, and bytes like text.
+    """
+    count = Counter(_look(one) for one in sample)
+    objects, alike, texts, others = (count[kind] for kind in ("object", "like", "text", "bytes"))
+    unframed = objects + alike + texts + others
+    if not unframed or count["framed"] > unframed:
+        return ""
+    if objects * 5 >= unframed and texts * 10 <= unframed:
+        return "json"
+    if (alike + texts) > 9 * (others + objects):
+        return "text"
+    return "bytes" if others > 9 * (objects + alike + texts) else ""
+
+
+def _look(one: Decoded) -> str:
+    if one.reason is not None:
+        return "framed"  # by a schema that is not known
+    if one.format in ("json", "json-connect"):
+        return "object"
+    if one.format == "text":
+        text = one.value.strip()
+        return "like" if text[:1] in _LIKE_JSON or any(w.startswith(text) for w in _JSON_WORDS) else "text"
+    return (
+        "" if one.value is None or one.format == "empty" else "bytes" if one.format == "bytes" else "framed"
+    )

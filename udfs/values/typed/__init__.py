@@ -1,0 +1,1 @@
+"""Keys and values of a topic as typed columns, and the Parquet files of typed tables."""

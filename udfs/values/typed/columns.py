@@ -1,0 +1,401 @@
+"""The keys or the values of a topic as one typed column: split by schema, decoded, joined again.
+
+Most payloads of a topic have one of a few schema ids: those of an id are decoded together by a compiled
+reader (``avro_columns``, ``protobuf_columns``). All else goes the exact way, payload by payload
+(``payloads``), and so does each payload that a compiled reader refuses, to learn why.
+
+A topic may hold several types (RecordNameStrategy), or text besides them: then the column is a struct with a
+field a type, of which one is not null. Versions of one subject, and schemas of one record name, are one type
+(``merged_types``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import chain, count
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_log_lake.udfs.kernels import texts
+from kafka_log_lake.udfs.values.json import arrays as json_arrays
+from kafka_log_lake.udfs.values.json import structs as json_columns
+from kafka_log_lake.udfs.values.protobuf.payload import MessageReader
+from kafka_log_lake.udfs.values.schemas.compiled import compiled, compiled_texts
+from kafka_log_lake.udfs.values.schemas.defaults import Columns
+from kafka_log_lake.udfs.values.schemas.merged_types import conformed, merged, own_name, safe_names, storable
+from kafka_log_lake.udfs.values.schemas.payload import Decoded, PayloadError
+from kafka_log_lake.udfs.values.schemas.payload_arrays import bytes_at, rows_at
+from kafka_log_lake.udfs.values.schemas.payload_heads import (
+    ID_SIZE,
+    by_index,
+    confluent_ids,
+    equal_rows,
+    looks,
+    pairs_at,
+    unframed,
+    with_schema_header,
+)
+from kafka_log_lake.udfs.values.schemas.payloads import FORMATS, PayloadReader
+from kafka_log_lake.udfs.values.schemas.registry import AVRO, JSON_SCHEMA, PROTOBUF, UNKNOWN_ID, Schema
+from kafka_log_lake.udfs.values.schemas.wire_formats import CONFLUENT, Framing
+
+TEXT, BYTES, JSON = "text", "bytes", "json"
+_MOST_BYTES = (1 << 31) - 1  # of a payload
+_ESCAPED = r'["\\\x00-\x1f]'  # in a text of JSON
+_LOOKS = {texts.JSON_LIKE: JSON, texts.TEXT: TEXT, texts.BYTES: BYTES}
+
+
+class Wrong(NamedTuple):
+    """A payload that can't be decoded: its row, and what ``Decoded`` says of it."""
+
+    row: int
+    decoded: Decoded
+
+
+@dataclass
+class TypedSide:
+    """The decoded payloads of n rows.
+
+    parts: label, rows (int64[m], rising) and their values. schema_ids: rows and the id of their schema.
+    formats: rows and what they are, as ``Decoded.format``.
+    """
+
+    rows: int
+    parts: list[tuple[str, np.ndarray, pa.Array]] = field(default_factory=list)
+    schema_ids: list[tuple[np.ndarray, int]] = field(default_factory=list)
+    formats: list[tuple[np.ndarray, str]] = field(default_factory=list)
+    wrong: list[Wrong] = field(default_factory=list)
+
+    def column(self, types: Mapping[str, pa.DataType]) -> pa.Array:
+        """One array of all rows, as ``column_type(types)``; null where there is no value."""
+        if len(types) < 2:
+            return self._scattered(next(iter(types), TEXT), column_type(types))
+        target = column_type(types)
+        arrays = [self._scattered(label, one.type) for label, one in zip(types, target, strict=True)]
+        valid = np.zeros(self.rows, np.bool_)
+        for _, rows, _ in self.parts:
+            valid[rows] = True
+        return pa.StructArray.from_arrays(arrays, fields=list(target), mask=pa.array(~valid))
+
+    def _scattered(self, label: str, target: pa.DataType) -> pa.Array:
+        pieces = [(rows, conformed(values, target)) for name, rows, values in self.parts if name == label]
+        if len(pieces) == 1 and len(pieces[0][0]) == self.rows:
+            return pieces[0][1]
+        places = np.full(self.rows, -1, np.int64)
+        at = 0
+        for rows, _ in pieces:
+            places[rows] = np.arange(at, at + len(rows))
+            at += len(rows)
+        if not at:
+            return pa.nulls(self.rows, target)
+        joined = pa.concat_arrays([values for _, values in pieces])
+        return joined.take(pa.array(places, mask=places < 0))
+
+    def ids(self) -> pa.Array:
+        """The schema id of each row, int32[n]; null for none."""
+        found, known = np.zeros(self.rows, np.int32), np.zeros(self.rows, np.bool_)
+        for rows, id_ in self.schema_ids:
+            found[rows], known[rows] = id_, True
+        return pa.array(found, mask=~known)
+
+
+def column_type(types: Mapping[str, pa.DataType]) -> pa.DataType:
+    """The type of the column of a side: that of its one label, else a struct with a field a label."""
+    if not types:
+        return pa.string()
+    if len(types) == 1:
+        return storable(next(iter(types.values())))
+    names = safe_names(list(types))
+    return pa.struct([pa.field(n, storable(one)) for n, one in zip(names, types.values(), strict=True)])
+
+
+def add_type(types: dict[str, pa.DataType], label: str, type_: pa.DataType) -> str:
+    """Adds a type under its label, merged with what is there; returns the label that it got.
+
+    Where no type holds both it is the label with the name of the type behind.
+    """
+    for name in chain((label, own_name(label, type_)), (f"{label}_{number}" for number in count(2))):
+        both = type_ if name not in types else merged(types[name], type_)
+        if both is not None:
+            types[name] = both
+            return name
+    raise AssertionError("labels without end")
+
+
+class SideDecoder:
+    """Decodes the keys, or the values, of one topic.
+
+    types: label -> the merged type of all that it has met.
+    """
+
+    def __init__(
+        self,
+        reader: PayloadReader,
+        topic: str,
+        side: str,
+        plain: str = "",
+        types: Mapping[str, pa.DataType] = {},
+        infers: bool = False,
+        fills: bool = False,
+    ) -> None:
+        """infers: whether JSON becomes structs (``json_columns``); else it is text.
+
+        fills: whether what a version does not have gets the latest one's defaults (``defaults``).
+        """
+        self._reader, self._topic, self._side, self._plain = reader, topic, side, plain
+        self._known: dict[tuple[int, str], tuple[str, Columns] | None] = {}
+        self._labels: dict[tuple[str, str], str] = {}
+        self._infers, self._fills = infers, fills
+        self._learned: set[int] = set()  # ids of schemas of Avro whose types are known
+        self.types: dict[str, pa.DataType] = dict(types)
+
+    def learn(self, payloads: pa.Array, headers: pa.Array | None = None) -> None:
+        """Adds the types that ``decode`` would add, without decoding what has a schema that is known."""
+        ids = confluent_ids(payloads)
+        ids[with_schema_header(headers, self._side, len(payloads))] = -1
+        is_new = ~np.isin(ids, list(self._learned))
+        if is_new.any():
+            rows = np.flatnonzero(is_new)
+            self.decode(rows_at(payloads, rows), None if headers is None else rows_at(headers, rows))
+
+    def decode(self, payloads: pa.Array, headers: pa.Array | None = None) -> TypedSide:
+        """payloads: binary[n]. headers: list<struct<key, value>>[n] as in ``records``; None for none."""
+        payloads = payloads.combine_chunks() if isinstance(payloads, pa.ChunkedArray) else payloads
+        found = TypedSide(len(payloads))
+        one_by_one = np.zeros(len(payloads), np.bool_)
+        ids = confluent_ids(payloads)
+        in_headers = with_schema_header(headers, self._side, len(payloads))
+        ids[in_headers] = -1
+        for rows in equal_rows(ids):
+            id_ = int(ids[rows[0]])
+            if id_ < 0 or not self._decode_id(id_, rows, payloads, found, one_by_one):
+                one_by_one[rows] = True
+        self._add_plain(payloads, in_headers, found, one_by_one)
+        self._decode_exactly(np.flatnonzero(one_by_one), payloads, headers, found)
+        found.wrong.sort()
+        return found
+
+    def _add_plain(
+        self, payloads: pa.BinaryArray, in_headers: np.ndarray, found: TypedSide, one_by_one: np.ndarray
+    ) -> None:
+        """Takes JSON, texts or bytes of a side without a schema together, where no framing can be."""
+        if self._reader.has_files or (self._infers and not self._plain):
+            return
+        rows = np.flatnonzero(one_by_one & ~in_headers)
+        if not len(rows):
+            return
+        rows = rows[unframed(payloads)[rows]]
+        if self._plain:
+            self._add_alike(found, self._plain, rows, payloads, one_by_one)
+            return
+        look = looks(payloads, rows)
+        for code, plain in _LOOKS.items():
+            self._add_alike(found, plain, np.flatnonzero(look == code), payloads, one_by_one)
+
+    def _add_alike(
+        self, found: TypedSide, plain: str, rows: np.ndarray, payloads: pa.Array, one_by_one: np.ndarray
+    ) -> None:
+        """Takes payloads without a framing together that are all JSON, texts or bytes."""
+        if not len(rows):
+            return
+        values = rows_at(payloads, rows)
+        if plain == JSON:
+            self._add_json(found, None, rows, values, one_by_one)
+            return
+        if plain == TEXT:
+            try:
+                values = values.cast(pa.string())
+            except pa.ArrowInvalid:  # some are not UTF-8: which, the exact way says
+                return
+        self._add(found, plain, None, rows, values, plain)
+        one_by_one[rows] = False
+
+    def _add_json(
+        self,
+        found: TypedSide,
+        schema: Schema | None,
+        rows: np.ndarray,
+        payloads: pa.BinaryArray,
+        one_by_one: np.ndarray,
+    ) -> None:
+        """Takes JSON together, but what is left to the exact way. payloads: of the rows, none null."""
+        if not self._infers:
+            values = json_arrays.texts(payloads, schema is not None)
+            taken = np.flatnonzero(values.is_valid())
+            values = rows_at(values, taken)
+        elif JSON in self.types:
+            values, taken = json_arrays.structs(payloads, self.types[JSON])
+        else:  # the exact way says what the types are
+            return
+        self._add(found, JSON if self._infers else TEXT, schema, rows[taken], values, JSON)
+        one_by_one[rows[taken]] = False
+
+    def _decode_id(
+        self, id_: int, rows: np.ndarray, payloads: pa.Array, found: TypedSide, one_by_one: np.ndarray
+    ) -> bool:
+        """Decodes the payloads of a schema id together. Returns whether that can be done."""
+        candidates = self._reader.candidates(self._topic, self._side, Framing(CONFLUENT, ID_SIZE, id=id_))
+        held = [one for one in candidates if not one.is_gone]
+        if len({(one.text, one.references) for one in held}) != 1 or held[0].type not in FORMATS:
+            return False
+        taken = rows_at(payloads, rows)
+        one_by_one[rows] = True
+        if held[0].type == JSON_SCHEMA:
+            if self._reader.payload_rule(held[0]) is None:
+                self._add_json(found, held[0], rows, pc.binary_slice(taken, ID_SIZE, _MOST_BYTES), one_by_one)
+            return True
+        for index, some, starts in by_index(held[0], taken):
+            compiled = self._compiled(held[0], index)
+            if compiled is not None:
+                label, columns = compiled
+                values, failed = columns.decode(rows_at(taken, some), starts)
+                sound = np.flatnonzero(~failed)
+                self._add(found, label, held[0], rows[some][sound], rows_at(values, sound))
+                one_by_one[rows[some][sound]] = False
+        if held[0].type == AVRO and not one_by_one[rows].all():
+            self._learned.add(id_)
+        return True
+
+    def _compiled(self, schema: Schema, index: tuple[int, ...]) -> tuple[str, Columns] | None:
+        """The label and the compiled reader of a schema; None where it can't be compiled.
+
+        index: of a message of Protobuf. What names none is not kept: there is no end of such lists.
+        """
+        try:
+            message = self._reader.messages(schema)(index) if schema.type == PROTOBUF else None
+        except PayloadError:
+            return None
+        place = (id(schema), message.full_name if message is not None else "")
+        if place not in self._known:
+            try:
+                self._known[place] = self._compile(schema, message, index)
+            except PayloadError:
+                self._known[place] = None
+        return self._known[place]
+
+    def _compile(
+        self, schema: Schema, message: MessageReader | None, index: tuple[int, ...]
+    ) -> tuple[str, Columns]:
+        name, columns = compiled(self._reader, schema, message, index, self._fills)
+        return self._label(schema, name), columns
+
+    def _label(self, schema: Schema, name: str) -> str:
+        """The label of a schema's type: one for the versions of a subject, and for a record's name."""
+        own_topic = schema.name == f"{self._topic}-{self._side}"
+        own = own_topic or schema.name in (f"{self._topic}-{name}", name)
+        place = (schema.name, name if schema.type == PROTOBUF or not own else "")
+        if place not in self._labels:
+            is_shared = self._reader.has_namesake(schema, name, "" if own_topic else self._topic)
+            short = name.replace(".", "_") if is_shared else name.rpartition(".")[2]
+            self._labels[place] = short or schema.type.lower()
+        return self._labels[place]
+
+    def _add(
+        self,
+        found: TypedSide,
+        label: str,
+        schema: Schema | None,
+        rows: np.ndarray,
+        values: pa.Array,
+        format_: str = "",
+    ) -> None:
+        if not len(rows):
+            return
+        found.parts.append((add_type(self.types, label, values.type), rows, values))
+        found.formats.append((rows, FORMATS[schema.type] if schema is not None else format_))
+        if schema is not None and schema.id != UNKNOWN_ID:
+            found.schema_ids.append((rows, schema.id))
+
+    def _decode_exactly(
+        self, rows: np.ndarray, payloads: pa.Array, headers: pa.Array | None, found: TypedSide
+    ) -> None:
+        groups: dict[tuple[str, int, str], tuple[Schema | None, pa.DataType, list[int], list[Any]]] = {}
+        for row in rows[payloads.is_valid().to_numpy(zero_copy_only=False)[rows]].tolist():
+            payload = bytes_at(payloads, row)
+            pairs = pairs_at(headers, row)
+            one = self._reader.read(self._topic, self._side, payload, pairs, self._plain)
+            if one.reason is not None:
+                found.wrong.append(Wrong(row, one))
+                continue
+            label, type_, value = self._plain_value(one, payload, pairs)
+            group = groups.setdefault((label, id(one.schema), one.format), (one.schema, type_, [], []))
+            group[2].append(row)
+            group[3].append(value)
+        for (label, _, format_), (schema, type_, of, values) in groups.items():
+            if label == JSON:
+                label, column = self._json_column(values)
+            else:
+                column = pa.array(values, type_)
+            self._add(found, label, schema, np.array(of, np.int64), column, format_)
+
+    def _json_column(self, values: list[Any]) -> tuple[str, pa.Array]:
+        """Label and column of JSON values: structs where they are objects, else texts."""
+        type_ = self.types.get(JSON) or json_columns.inferred(values)
+        if type_ is None:
+            return TEXT, pa.array(map(json_columns.text, values), pa.string())
+        return JSON, json_columns.column(values, type_)
+
+    def _plain_value(
+        self, one: Decoded, payload: bytes, headers: list[tuple[str, bytes | None]]
+    ) -> tuple[str, pa.DataType, Any]:
+        """Label, type and value of a payload that was decoded exactly, as ``pa.array`` takes them."""
+        if one.schema is not None and one.schema.type in (AVRO, PROTOBUF):
+            index = self._reader.index_of(self._side, payload, headers) if one.schema.type == PROTOBUF else ()
+            compiled = self._compiled(one.schema, index)
+            if compiled is not None:
+                return compiled[0], compiled[1].arrow_type, compiled[1].plain(one.value)
+        if one.format == BYTES:
+            return BYTES, pa.binary(), payload
+        if one.format in ("text", "empty"):
+            return TEXT, pa.string(), one.value
+        if self._infers and one.format in ("json", "json-connect", FORMATS[JSON_SCHEMA]):
+            return JSON, pa.string(), one.value
+        return TEXT, pa.string(), json_columns.text(one.value)
+
+
+class LookDecoder(SideDecoder):
+    """Says what payloads are: of texts, bytes, and those that are decoded exactly no value is kept."""
+
+    def _add_alike(
+        self, found: TypedSide, plain: str, rows: np.ndarray, payloads: pa.Array, one_by_one: np.ndarray
+    ) -> None:
+        if plain == JSON:
+            super()._add_alike(found, plain, rows, payloads, one_by_one)
+        elif len(rows):
+            found.formats.append((rows, plain))
+            one_by_one[rows] = False
+
+    def _plain_value(
+        self, one: Decoded, payload: bytes, headers: list[tuple[str, bytes | None]]
+    ) -> tuple[str, pa.DataType, Any]:
+        return TEXT, pa.string(), None
+
+
+class TextDecoder(SideDecoder):
+    """Decodes into canonical JSON texts."""
+
+    def _add_alike(
+        self, found: TypedSide, plain: str, rows: np.ndarray, payloads: pa.Array, one_by_one: np.ndarray
+    ) -> None:
+        if plain == JSON:
+            super()._add_alike(found, plain, rows, payloads, one_by_one)
+        if plain == TEXT and len(rows):  # what JSON escapes, and bytes, are for the exact way
+            values = rows_at(payloads, rows).cast(pa.string())
+            taken = np.flatnonzero(pc.invert(pc.match_substring_regex(values, _ESCAPED)))
+            made = pc.binary_join_element_wise('"', rows_at(values, taken), '"', "")
+            self._add(found, TEXT, None, rows[taken], made, TEXT)
+            one_by_one[rows[taken]] = False
+
+    def _compile(
+        self, schema: Schema, message: MessageReader | None, index: tuple[int, ...]
+    ) -> tuple[str, Columns]:
+        return TEXT, compiled_texts(self._reader, schema, message)
+
+    def _plain_value(
+        self, one: Decoded, payload: bytes, headers: list[tuple[str, bytes | None]]
+    ) -> tuple[str, pa.DataType, Any]:
+        return TEXT, pa.string(), json_columns.text(one.value)

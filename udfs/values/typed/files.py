@@ -1,0 +1,334 @@
+"""A data file of ``records`` becomes a data file of a topic's typed table, and one of ``value_errors``.
+
+This is a stage: a row in names a file, a row out says what was written. Typed columns grow with the schemas
+that a file holds; where they grow while it is written, it is begun again with what is known by then.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kafka_log_lake.udfs.format.hive import partition_folder
+from kafka_log_lake.udfs.format.schema import HEADER_TYPE
+from kafka_log_lake.udfs.storage.store import open_store
+from kafka_log_lake.udfs.values.schemas.merged_types import safe_names
+from kafka_log_lake.udfs.values.schemas.payload_arrays import rows_at
+from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE, PayloadReader
+from kafka_log_lake.udfs.values.schemas.registry import Registry
+from kafka_log_lake.udfs.values.typed.columns import SideDecoder, TypedSide, add_type, column_type
+from kafka_log_lake.udfs.values.typed.writer import TypedWriter, in_memory
+
+SIDES = (KEY, VALUE)
+# Rows of ``records`` that are decoded together
+BATCH_ROWS = 32_768
+_TIMESTAMP = pa.timestamp("us", "UTC")
+RETRY = "retry"  # in the name of a file of errors: another registry may know better
+_OF_REGISTRY = ("unknown_id", "unknown_guid", "deleted_id", "unreadable_schema", "ambiguous_id")
+Types = Mapping[str, pa.DataType]
+
+VALUE_ERRORS = pa.schema(
+    [
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("segment", pa.string()),
+        pa.field("side", pa.string()),
+        pa.field("format", pa.string()),
+        pa.field("schema_id", pa.int32()),
+        pa.field("reason", pa.string()),
+        pa.field("detail", pa.string()),
+        pa.field("content", pa.binary()),
+    ]
+)
+TASK = pa.schema([pa.field(name, pa.string()) for name in ("topic", "partition", "file", "types", "plain")])
+DONE = pa.schema(
+    [
+        *(
+            pa.field(name, pa.string())
+            for name in ("topic", "partition", "file", "types", "path", "error_path")
+        ),
+        *(pa.field(name, pa.int64()) for name in ("rows", "errors", "bytes", "error_bytes")),
+        pa.field("counts", pa.string()),
+    ]
+)
+
+_SQL = {pa.string(): "string", pa.int64(): "bigint"}
+DONE_DDL = ", ".join(f"{one.name} {_SQL[one.type]}" for one in DONE)
+
+
+@dataclass(frozen=True)
+class TypedOptions:
+    """What is the same for all files of a run.
+
+    lake: its address. registry_name: of the registry's content. infers, fills: see ``SideDecoder``. is_flat:
+    whether the top-level fields of keys and values are columns of the table.
+    """
+
+    lake: str
+    registry: Registry
+    registry_name: str
+    infers: bool = False
+    fills: bool = False
+    is_flat: bool = False
+
+    @property
+    def form(self) -> str:
+        """What makes other rows of the same records and types; in the names of files."""
+        return "flat" * self.is_flat + "filled" * self.fills + "inferred" * self.infers
+
+
+def typed_schema(types: Mapping[str, Types], is_flat: bool = False) -> pa.Schema:
+    """The columns of a typed table's data files; ``partition`` is in the folder.
+
+    types: side -> label -> type.
+    """
+    before = [
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", _TIMESTAMP),
+        pa.field("headers", HEADER_TYPE),
+        pa.field("segment", pa.string()),
+    ]
+    behind = [
+        pa.field("is_tombstone", pa.bool_()),
+        *(pa.field(f"{side}_schema_id", pa.int32()) for side in SIDES),
+    ]
+    fields = [one for side in SIDES for one in _side_fields(side, column_type(types[side]), is_flat)]
+    fixed = ["partition", *(one.name for one in (*before, *behind))]
+    names = safe_names([*fixed, *(one.name for one in fields)])[len(fixed) :]
+    held = [pa.field(name, one.type) for name, one in zip(names, fields, strict=True)]
+    return pa.schema([*before, *held, *behind])
+
+
+def _side_fields(side: str, type_: pa.DataType, is_flat: bool) -> list[pa.Field]:
+    """The columns of a side: its struct's fields with its name before theirs, else one."""
+    if is_flat and pa.types.is_struct(type_):
+        return [pa.field(f"{side}_{one.name}", one.type) for one in type_]
+    return [pa.field(side, type_)]
+
+
+def types_text(types: Mapping[str, Types]) -> str:
+    """Types as text; the same for the same types."""
+    fields = [pa.field(side, pa.struct([pa.field(n, t) for n, t in types[side].items()])) for side in SIDES]
+    return base64.b64encode(pa.schema(fields).serialize().to_pybytes()).decode()
+
+
+def types_of(text: str) -> dict[str, dict[str, pa.DataType]]:
+    """The types that ``types_text`` wrote; none for an empty text."""
+    if not text:
+        return {side: {} for side in SIDES}
+    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+    return {field.name: {one.name: one.type for one in field.type} for field in schema}
+
+
+def joined_types(one: str, other: str) -> str:
+    """The types of both."""
+    found = types_of(one)
+    for side, types in types_of(other).items():
+        for label, type_ in types.items():
+            add_type(found[side], label, type_)
+    return types_text(found)
+
+
+def signature(text: str) -> str:
+    """A short name of a text, for names of files."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def decode_files(options: TypedOptions) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The stage: rows of TASK in, rows of DONE out."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        reader = PayloadReader(options.registry)
+        for batch in batches:
+            for task in batch.to_pylist():
+                done = _File(options, reader, task).decode()
+                yield pa.RecordBatch.from_pylist([done], DONE)
+
+    return run
+
+
+class _TypesGrew(Exception):
+    """The file holds a type that its columns have no place for."""
+
+
+class _File:
+    """One data file of ``records``. task: a row of TASK."""
+
+    def __init__(self, options: TypedOptions, reader: PayloadReader, task: Mapping[str, str]) -> None:
+        self._options, self._reader, self._task = options, reader, task
+        self._types = types_of(task["types"])
+        self._plain = dict(zip(SIDES, (task["plain"] or ",").split(","), strict=True))
+
+    def decode(self) -> dict[str, Any]:
+        """Writes the files; a row of DONE."""
+        while True:
+            before = types_text(self._types)
+            try:
+                return self._write()
+            except _TypesGrew:
+                if types_text(self._types) == before:
+                    raise RuntimeError(f"the types of {self._task['file']} grow without end") from None
+
+    def _write(self) -> dict[str, Any]:
+        types = types_text(self._types)
+        decoders = {}
+        for side in SIDES:
+            decoders[side] = SideDecoder(
+                self._reader,
+                self._task["topic"],
+                side,
+                self._plain[side],
+                self._types[side],
+                self._options.infers,
+                self._options.fills,
+            )
+        schema = typed_schema(self._types, self._options.is_flat)
+        totals = _Totals()
+        errors: list[pa.Table] = []
+        system, folder = open_store(f"{self._options.lake}/{table_folder(self._task['topic'])}")
+        name = file_name(self._task["file"], signature(types + self._options.form))
+        path = f"partition={self._task['partition']}/{name}"
+        system.create_dir(f"{folder}/{os.path.dirname(path)}", recursive=True)
+        with (
+            system.open_output_stream(f"{folder}/{path}") as out,
+            closing(TypedWriter(out, schema)) as writer,
+        ):
+            for rows in self._batches():
+                typed = {
+                    side: decoders[side].decode(rows.column(side), rows.column("headers")) for side in SIDES
+                }
+                self._types = {side: dict(decoders[side].types) for side in SIDES}
+                if types_text(self._types) != types:
+                    raise _TypesGrew
+                writer.add(_typed_rows(rows, typed, self._types, schema))
+                totals.add(rows.num_rows, typed)
+                errors += [
+                    _error_rows(rows, side, typed[side], self._task) for side in SIDES if typed[side].wrong
+                ]
+        error_path, error_bytes = self._write_errors(errors, totals)
+        return {
+            **{name: self._task[name] for name in ("topic", "partition", "file")},
+            "types": types,
+            "path": path,
+            "error_path": error_path,
+            "rows": totals.rows,
+            "errors": totals.errors,
+            "bytes": system.get_file_info(f"{folder}/{path}").size,
+            "error_bytes": error_bytes,
+            "counts": totals.text(),
+        }
+
+    def _batches(self) -> Iterator[pa.Table]:
+        """The data records of the file."""
+        system, folder = open_store(f"{self._options.lake}/records")
+        columns = ["offset", "timestamp", "headers", "segment", KEY, VALUE, "is_control"]
+        with system.open_input_file(f"{folder}/{self._task['file']}") as file:
+            for batch in pq.ParquetFile(file, read_dictionary=["segment"]).iter_batches(
+                BATCH_ROWS, columns=columns
+            ):
+                rows = pa.Table.from_batches([batch])
+                data = np.flatnonzero(~rows.column("is_control").to_numpy())
+                yield rows_at(rows.drop_columns(["is_control"]), data).combine_chunks()
+
+    def _write_errors(self, errors: Sequence[pa.Table], totals: _Totals) -> tuple[str, int]:
+        """The file of errors, below its table, and its bytes; none where there are no errors."""
+        if not totals.errors:
+            return "", 0
+        system, folder = open_store(f"{self._options.lake}/value_errors")
+        kind = f"{self._options.registry_name}-{RETRY if totals.retriable else 'final'}"
+        path = f"{partition_folder({'topic': self._task['topic']})}/{file_name(self._task['file'], kind)}"
+        system.create_dir(f"{folder}/{os.path.dirname(path)}", recursive=True)
+        with system.open_output_stream(f"{folder}/{path}") as out:
+            pq.write_table(pa.concat_tables(errors), out, compression="zstd", compression_level=1)
+        return path, int(system.get_file_info(f"{folder}/{path}").size)
+
+
+def file_name(records_file: str, kind: str) -> str:
+    """A new name at each call, as a file that a version of a table names is never written again.
+
+    It begins with ``signature(records_file)``. kind: what else the next run asks of it.
+    """
+    return f"{signature(records_file)}-{kind}-{uuid.uuid4().hex}.parquet"
+
+
+def made_of(path: str) -> str | None:
+    """Which file of ``records`` a file is of, as ``signature``; None where ``file_name`` did not name it."""
+    named = re.fullmatch(r"([0-9a-f]{16})-.+-[0-9a-f]{32}\.parquet", path.rpartition("/")[2])
+    return named[1] if named else None
+
+
+def table_folder(topic: str) -> str:
+    """The folder of a topic's typed table, below the lake."""
+    return "typed/" + partition_folder({"topic": topic}).removeprefix("topic=")
+
+
+@dataclass
+class _Totals:
+    """What was decoded of a file."""
+
+    rows: int = 0
+    errors: int = 0
+    retriable: int = 0
+
+    def __post_init__(self) -> None:
+        self._counts: dict[tuple[str, str, int | None, str], int] = {}
+
+    def add(self, rows: int, typed: Mapping[str, TypedSide]) -> None:
+        self.rows += rows
+        for side, found in typed.items():
+            self.errors += len(found.wrong)
+            self.retriable += sum(one.decoded.reason in _OF_REGISTRY for one in found.wrong)
+            for label, at, _ in found.parts:
+                self._count((side, label, None, ""), len(at))
+            for one in found.wrong:
+                of = one.decoded
+                self._count((side, of.format, of.schema_id, of.reason or ""), 1)
+
+    def _count(self, key: tuple[str, str, int | None, str], more: int) -> None:
+        self._counts[key] = self._counts.get(key, 0) + more
+
+    def text(self) -> str:
+        return json.dumps([[*key, count] for key, count in self._counts.items()])
+
+
+def _typed_rows(
+    rows: pa.Table, typed: Mapping[str, TypedSide], types: Mapping[str, Types], schema: pa.Schema
+) -> pa.Table:
+    columns = [rows.column(name) for name in ("offset", "timestamp", "headers", "segment")]
+    for side in SIDES:
+        column = typed[side].column(types[side])
+        columns += [column] if side in schema.names else column.flatten()
+    columns.append(rows.column(VALUE).is_null())
+    columns += [typed[side].ids() for side in SIDES]
+    return pa.table(columns, schema=in_memory(schema))
+
+
+def _error_rows(rows: pa.Table, side: str, found: TypedSide, task: Mapping[str, str]) -> pa.Table:
+    at = pa.array([one.row for one in found.wrong], pa.int64())
+    taken = rows.select(["offset", "segment", side]).take(at)
+    n = len(at)
+    decoded = [one.decoded for one in found.wrong]
+    columns = [
+        pa.repeat(pa.scalar(int(task["partition"]), pa.int32()), n),
+        taken.column("offset"),
+        taken.column("segment").cast(pa.string()),
+        pa.repeat(side, n),
+        pa.array([one.format for one in decoded], pa.string()),
+        pa.array([one.schema_id for one in decoded], pa.int32()),
+        pa.array([one.reason for one in decoded], pa.string()),
+        pa.array([one.detail for one in decoded], pa.string()),
+        taken.column(side),
+    ]
+    return pa.table(columns, schema=VALUE_ERRORS)

@@ -1,0 +1,246 @@
+"""Arrow arrays of payloads -> JSON, and what they are: the SQL functions of typed values.
+
+They decode by the schemas of one registry, which the engine gives. Nothing here raises for bad bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_log_lake.udfs.format.schema import HEADER_TYPE
+from kafka_log_lake.udfs.functions.typed import PAYLOAD
+from kafka_log_lake.udfs.values.internal.topics import TOPICS
+from kafka_log_lake.udfs.values.json.structs import text
+from kafka_log_lake.udfs.values.schemas.compiled import compiled_texts
+from kafka_log_lake.udfs.values.schemas.defaults import Columns
+from kafka_log_lake.udfs.values.schemas.payload import PayloadError
+from kafka_log_lake.udfs.values.schemas.payload_arrays import bytes_at, rows_at
+from kafka_log_lake.udfs.values.schemas.payload_heads import (
+    ID_SIZE,
+    are_numbers,
+    confluent_ids,
+    equal_rows,
+    pairs_at,
+)
+from kafka_log_lake.udfs.values.schemas.payloads import VALUE, PayloadReader
+from kafka_log_lake.udfs.values.schemas.registry import AVRO, Registry, Schema
+from kafka_log_lake.udfs.values.schemas.wire_formats import CONFLUENT, PLAIN, Framing, framing_of
+from kafka_log_lake.udfs.values.typed.columns import TEXT, LookDecoder, SideDecoder, TextDecoder, TypedSide
+
+_CERTAINTIES = pa.array(["framing", "look", "schema"], pa.string())
+_LOOKS = ("json", "json-connect", "text", "bytes", "empty", "number", "internal")
+
+
+class TypedFunctions:
+    """The functions, by their names in SQL. Not for several threads at once."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry, self._reader = registry, PayloadReader(registry)
+        self._decoders: dict[tuple[type[SideDecoder], str, str], SideDecoder] = {}
+        self._avro: dict[int, Columns | None] = {}
+
+    def kafka_value(self, values: pa.Array, topics: pa.Array) -> pa.Array:
+        """A topic's value in canonical JSON; null for null and for what can't be decoded."""
+        return self.kafka_payload_json(topics, pa.repeat(VALUE, len(values)), values, None)
+
+    def kafka_payload_json(
+        self, topics: pa.Array, sides: pa.Array, payloads: pa.Array, headers: pa.Array | None
+    ) -> pa.Array:
+        """The same of a key or a value, with the headers of its record; None for no headers."""
+        payloads = _whole(payloads).cast(pa.binary())
+        headers = None if headers is None else _whole(headers).cast(HEADER_TYPE)
+        parts: list[tuple[np.ndarray, pa.Array]] = []
+        for (side, topic), rows in _places(sides, topics):
+            decoder = self._decoder(TextDecoder, topic, side)
+            own = None if headers is None else rows_at(headers, rows)
+            found = decoder.decode(rows_at(payloads, rows), own)
+            parts.append((rows, found.column({TEXT: pa.string()})))
+        return _put_together(parts, len(payloads))
+
+    def avro_to_json(self, payloads: pa.Array, ids: pa.Array) -> pa.Array:
+        """Avro's bytes, with or without Confluent's framing, by the schema of an id; null where it fails."""
+        payloads, ids = _whole(payloads).cast(pa.binary()), _whole(ids)
+        held = np.flatnonzero(ids.is_valid().to_numpy(zero_copy_only=False))
+        parts = []
+        for some in equal_rows(ids.drop_null().to_numpy(zero_copy_only=False)):
+            rows = held[some]
+            parts.append((rows, self._avro_of(ids[rows[0]].as_py(), payloads.take(pa.array(rows)))))
+        return _put_together(parts, len(payloads))
+
+    def schema_of(self, ids: pa.Array) -> pa.Array:
+        """The text of the schema with an id, of the default context first; null for an unknown id."""
+        known: dict[int | None, str | None] = {None: None}
+        for id_ in pc.unique(ids).to_pylist():
+            if id_ is not None:
+                found = self._candidates(id_)
+                known[id_] = found[0].text if found else None
+        return pa.array([known[id_] for id_ in ids.to_pylist()], pa.string())
+
+    def kafka_payload(
+        self, topics: pa.Array, sides: pa.Array, payloads: pa.Array, headers: pa.Array
+    ) -> pa.Array:
+        """What keys or values are, as PAYLOAD.
+
+        certainty: schema (a schema consumes every byte), framing (only the first bytes, or a header, say so),
+        look (no framing: the bytes look like it).
+        """
+        if payloads.null_count:  # a log without keys is looked at once, not row by row
+            held = payloads.is_valid()
+            found = self.kafka_payload(*(one.filter(held) for one in (topics, sides, payloads, headers)))
+            return found.take(_places_of(np.flatnonzero(held), len(payloads)))
+        payloads, headers = _whole(payloads).cast(pa.binary()), _whole(headers).cast(HEADER_TYPE)
+        looks = _Looks(len(payloads))
+        for (side, topic), rows in _places(sides, topics):
+            if topic in TOPICS:
+                looks.put(rows, "internal")
+            else:
+                some, of_some = rows_at(payloads, rows), rows_at(headers, rows)
+                decoded = self._decoder(LookDecoder, topic, side).decode(some, of_some)
+                looks.add(side, rows, some, of_some, decoded)
+        return looks.array()
+
+    def _decoder(self, kind: type[SideDecoder], topic: str, side: str) -> SideDecoder:
+        place = (kind, topic, side)
+        if place not in self._decoders:
+            self._decoders[place] = kind(self._reader, topic, side, "")
+        return self._decoders[place]
+
+    def _candidates(self, id_: int) -> list[Any]:
+        found = self._reader.candidates("", VALUE, Framing(CONFLUENT, 5, id=id_))
+        return sorted(found, key=lambda one: one.is_gone)
+
+    def _avro_of(self, id_: int, payloads: pa.BinaryArray) -> pa.Array:
+        """Texts of payloads by the schemas of an id; null for those that none consumes."""
+        framed = (confluent_ids(payloads) == id_) & (id_ >= 0)
+        texts = pa.nulls(len(payloads), pa.string())
+        for schema in self._candidates(id_):
+            if schema.type != AVRO:
+                continue
+            for start in (5, 0):  # bytes that begin with the id hardly do so by chance
+                left = texts.is_null().to_numpy(zero_copy_only=False) & (framed if start else True)
+                rows = np.flatnonzero(left & payloads.is_valid().to_numpy(zero_copy_only=False))
+                if len(rows):
+                    found = self._texts_of(schema, payloads.take(pa.array(rows)), start)
+                    mask = np.zeros(len(payloads), np.bool_)
+                    mask[rows] = True
+                    texts = pc.replace_with_mask(texts, pa.array(mask), found)
+        return texts
+
+    def _texts_of(self, schema: Schema, payloads: pa.BinaryArray, start: int) -> pa.Array:
+        """By column where that can be done; what fails there one by one."""
+        if id(schema) not in self._avro:
+            try:
+                self._avro[id(schema)] = compiled_texts(self._reader, schema, None)
+            except PayloadError:
+                self._avro[id(schema)] = None
+        columns = self._avro[id(schema)]
+        if columns is not None:
+            texts, failed = columns.decode(payloads, np.full(len(payloads), start, np.int64))
+        else:
+            texts, failed = pa.nulls(len(payloads), pa.string()), np.ones(len(payloads), np.bool_)
+        read, rows = self._reader.reader(schema), np.flatnonzero(failed)
+        exact: list[str | None] = []
+        for payload in payloads.take(pa.array(rows)).to_pylist():
+            try:
+                exact.append(text(read(payload, Framing(PLAIN, start))))
+            except PayloadError:
+                exact.append(None)
+        return pc.replace_with_mask(texts, pa.array(failed), pa.array(exact, pa.string()))
+
+
+class _Looks:
+    """PAYLOAD of n rows, while it is filled."""
+
+    def __init__(self, n: int) -> None:
+        self._formats, self._reasons = _Names(n), _Names(n)
+        self._ids, self._has_id = np.zeros(n, np.int32), np.zeros(n, np.bool_)
+
+    def put(self, rows: np.ndarray, format_: str) -> None:
+        self._formats.put(rows, format_)
+
+    def add(
+        self, side: str, rows: np.ndarray, payloads: pa.BinaryArray, headers: pa.Array, found: TypedSide
+    ) -> None:
+        for some, format_ in found.formats:
+            self.put(rows[some], format_)
+            if format_ == "bytes":
+                self.put(rows[some[are_numbers(payloads)[some]]], "number")
+        for some, id_ in found.schema_ids:
+            self._ids[rows[some]], self._has_id[rows[some]] = id_, True
+        for at, wrong in found.wrong:
+            row = rows[at]
+            self._formats.put(row, wrong.format)
+            self._reasons.put(row, wrong.reason or "")
+            named = wrong.schema_id
+            if wrong.reason == "unknown_id":
+                named = framing_of(side, bytes_at(payloads, at, ID_SIZE), pairs_at(headers, at)).id
+            self._ids[row], self._has_id[row] = named or 0, named is not None
+
+    def array(self) -> pa.Array:
+        looks = np.array([*(name in _LOOKS for name in self._formats.names), True])  # -1 is the last one
+        certainty = np.where(self._reasons.codes >= 0, 0, np.where(looks[self._formats.codes], 1, 2))
+        columns = (
+            self._formats.array(),
+            pa.array(self._ids, mask=~self._has_id),
+            _CERTAINTIES.take(pa.array(certainty)),
+            self._reasons.array(),
+        )
+        return pa.StructArray.from_arrays(columns, fields=list(PAYLOAD))
+
+
+class _Names:
+    """A column of n names of which there are few. codes: int32[n], of ``names``; -1 for null, as at first."""
+
+    def __init__(self, n: int) -> None:
+        self.codes, self.names = np.full(n, -1, np.int32), dict[str, int]()
+
+    def put(self, rows: Any, name: str) -> None:
+        self.codes[rows] = self.names.setdefault(name, len(self.names))
+
+    def array(self) -> pa.Array:
+        return pa.array([*self.names], pa.string()).take(pa.array(self.codes, mask=self.codes < 0))
+
+
+def _whole(column: Any) -> pa.Array:
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # one is copied, too
+
+
+def _places(sides: pa.Array, topics: pa.Array) -> Iterator[tuple[tuple[str, str], np.ndarray]]:
+    """Side and topic, with their rows."""
+    coded = [_coded(one) for one in (sides, topics)]
+    side_of, topic_of = (one.indices.to_numpy(zero_copy_only=False).astype(np.int64) for one in coded)
+    names = [one.dictionary.to_pylist() for one in coded]
+    if len(names[0]) == len(names[1]) == 1:
+        yield (names[0][0] or VALUE, names[1][0]), np.arange(len(topics))
+        return
+    for rows in equal_rows(side_of << 32 | topic_of):
+        first = rows[0]
+        yield (names[0][side_of[first]] or VALUE, names[1][topic_of[first]]), rows
+
+
+def _coded(texts: Any) -> pa.DictionaryArray:
+    texts = _whole(texts)
+    texts = texts if pa.types.is_string(texts.type) else texts.cast(pa.string())
+    return (texts.fill_null("") if texts.null_count else texts).dictionary_encode()
+
+
+def _put_together(parts: Sequence[tuple[np.ndarray, pa.Array]], n: int) -> pa.Array:
+    """Texts of n rows. parts: rows and their texts; others are null."""
+    if not parts:
+        return pa.nulls(n, pa.string())
+    rows = np.concatenate([rows for rows, _ in parts])
+    return pa.concat_arrays([texts for _, texts in parts]).take(_places_of(rows, n))
+
+
+def _places_of(rows: np.ndarray, n: int) -> pa.Array:
+    """What each of n rows takes of an array whose items are those of ``rows``; null for the others."""
+    places = np.full(n, -1, np.int64)
+    places[rows] = np.arange(len(rows))
+    return pa.array(places, mask=places < 0)

@@ -1,0 +1,144 @@
+"""Rows of ``records`` of one topic with typed keys and values, for those who read segments without a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs
+
+from kafka_log_lake.udfs.decoder.decoded import Range
+from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
+from kafka_log_lake.udfs.storage.byte_source import ByteSource, SourceError
+from kafka_log_lake.udfs.storage.opening import open_source
+from kafka_log_lake.udfs.storage.store import open_store
+from kafka_log_lake.udfs.values.schemas.payload_heads import pairs_of
+from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE, PayloadReader
+from kafka_log_lake.udfs.values.schemas.plain_payloads import plain_of
+from kafka_log_lake.udfs.values.schemas.registry import SCHEMAS_TOPIC, Registry
+from kafka_log_lake.udfs.values.typed.columns import SideDecoder
+from kafka_log_lake.udfs.values.typed.files import SIDES, Types
+
+NEEDED = ("key", "value", "headers", "is_control")
+# Columns behind those of ``records``
+ADDED = ("is_tombstone", "key_schema_id", "value_schema_id", "key_error", "value_error")
+_COLUMNS = ["offset", KEY, VALUE, "headers", "is_control"]
+_SAMPLE = 500
+
+
+def records_of(segments: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """The data records of segments, as far as they can be read."""
+    for uri in segments:
+        with suppress(SourceError), closing(open_source(uri)) as source:
+            for records in data_records(source, Range(source.size()), _COLUMNS):
+                yield from records.to_pylist()
+
+
+def data_records(source: ByteSource, range_: Range, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
+    """Columns of the records of a range that are no control records; is_control is one of the columns."""
+    for group in SegmentDecoder(source, range_, columns=columns, content_crc=False):
+        if group.records is not None:
+            yield group.records.filter(pc.invert(group.records.column("is_control")))
+
+
+def registry_of(segments: Iterable[str]) -> Registry:
+    """The registry that segments of ``_schemas`` hold; each folder is a copy."""
+    by_folder: dict[str, list[str]] = {}
+    for uri in segments:
+        by_folder.setdefault(uri.rpartition("/")[0], []).append(uri)
+    copies = (records_of(uris) for uris in by_folder.values())
+    return Registry.joined(
+        Registry.from_records((row["offset"], row[KEY], row[VALUE]) for row in copy) for copy in copies
+    )
+
+
+def schema_segments(segments: pa.Table) -> list[str]:
+    """The segments of ``_schemas`` among segments (LISTING_SCHEMA), else those next to their folders."""
+    is_own = pc.equal(segments.column("topic"), SCHEMAS_TOPIC)
+    own: list[str] = segments.filter(is_own).sort_by("file_base_offset").column("segment").to_pylist()
+    return own or schemas_next_to(set(segments.column("partition_dir").to_pylist()))
+
+
+def schemas_next_to(folders: Iterable[str]) -> list[str]:
+    """The segments of ``_schemas-0`` next to partition folders."""
+    found: set[str] = set()
+    for parent in {folder.rpartition("/")[0] for folder in folders}:
+        system, path = open_store(parent)
+        selector = fs.FileSelector(f"{path}/{SCHEMAS_TOPIC}-0", allow_not_found=True)
+        names = (info.base_name for info in system.get_file_info(selector))
+        found.update(f"{parent}/{SCHEMAS_TOPIC}-0/{name}" for name in names if name.endswith(".log"))
+    return sorted(found)
+
+
+class TypedRecords:
+    """Keys and values of one topic as typed columns.
+
+    ``learn`` what there is, all of it, then ``convert`` it: so all rows have the same columns.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        topic: str,
+        types: Mapping[str, Types] | None = None,
+        plain: str = "",
+        infers: bool = False,
+        fills: bool = False,
+    ) -> None:
+        """types, plain: what another one learned. infers, fills: see ``SideDecoder``."""
+        self._infers, self._fills = infers, fills
+        self._reader, self._topic, self.plain = PayloadReader(registry), topic, plain
+        self._decoders: dict[str, SideDecoder] = {}
+        self._known: dict[str, Types] = {side: (types or {}).get(side, {}) for side in SIDES}
+
+    @property
+    def types(self) -> dict[str, Types]:
+        return {side: one.types for side, one in self._decoders.items()} or self._known
+
+    def learn(self, rows: pa.RecordBatch) -> None:
+        """Learns which types rows of ``records`` hold. No rows, as of markers alone, say nothing."""
+        for side, one in self._of_sides(rows).items() if rows.num_rows else ():
+            one.learn(rows.column(side), rows.column("headers"))
+
+    def _of_sides(self, rows: pa.RecordBatch) -> dict[str, SideDecoder]:
+        """The decoders. The first rows say what payloads without a schema are."""
+        if not self._decoders:
+            plain = self.plain.split(",") if self.plain else [self._look(rows, side) for side in SIDES]
+            self.plain = ",".join(plain)
+            for side, of_side in zip(SIDES, plain, strict=True):
+                types = self._known[side]
+                self._decoders[side] = SideDecoder(
+                    self._reader, self._topic, side, of_side, types, self._infers, self._fills
+                )
+        return self._decoders
+
+    def convert(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The data records of rows: their columns, key and value typed, and ADDED behind them.
+
+        Raises a ValueError for a type that ``learn`` has not seen.
+        """
+        rows = rows.filter(pc.invert(rows.column("is_control")))
+        before = {side: dict(types) for side, types in self.types.items()} if self._decoders else self._known
+        headers = rows.column("headers")
+        found = {side: one.decode(rows.column(side), headers) for side, one in self._of_sides(rows).items()}
+        if any(before[side] != self.types[side] for side in SIDES if before[side]):
+            raise ValueError(f"a payload of {self._topic} has a type that no earlier one has")
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        columns["is_tombstone"] = rows.column(VALUE).is_null()
+        for side in SIDES:
+            columns[side] = found[side].column(self.types[side])
+            columns[f"{side}_schema_id"] = found[side].ids()
+            reasons: list[str | None] = [None] * rows.num_rows
+            for row, wrong in found[side].wrong:
+                reasons[row] = wrong.reason
+            columns[f"{side}_error"] = pa.array(reasons, pa.string())
+        return pa.RecordBatch.from_pydict(columns)
+
+    def _look(self, rows: pa.RecordBatch, side: str) -> str:
+        sample = rows.slice(0, _SAMPLE).select([side, "headers"]).to_pylist()
+        return plain_of(
+            self._reader.read(self._topic, side, row[side], pairs_of(row["headers"])) for row in sample
+        )
