@@ -29,7 +29,7 @@ SAMPLES := v0-codec-* v1-codec-* v2-codec-* mixed-magic v2-txn-* v2-compacted v2
 DAMAGED := bitflip-* trunc-mid-* header-count-huge-* magic-3-* random-bytes-* zstd-corrupt-middle-*
 SOURCES := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAGED),--source '$(CORPUS)/hostile/$(s)')
 
-.PHONY: help setup run spark check test test-environment test-all test-bounds fuzz soak sql report report-check notebooks bench bench-full package wheel audit lint fmt clean lock
+.PHONY: help setup run spark check test test-environment test-all texts test-bounds fuzz soak sql report report-check notebooks bench bench-full package wheel audit lint fmt clean lock
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ test-environment: setup  ## the tests with Spark, Connect, brokers, stores and w
 
 test-all: setup  ## every test, and all examples of those that draw
 	@$(PY) -m pytest $(SIDE_BY_SIDE)
+
+texts: setup  ## writes tests/data/texts anew, what each command prints: where words of a text were changed
+	@$(PY) -m pytest -q --write-texts tests/feature/test_printed_texts.py
 
 test-bounds: $(PACKAGES)  ## a sample of the decoder's tests again, with every index of a kernel checked
 	@$(PART) NUMBA_BOUNDSCHECK=1 $(PY) -m pytest -q --quick $(DECODER_TESTS)

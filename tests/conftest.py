@@ -40,6 +40,7 @@ _TOGETHER = ("tests/feature/decode/test_decode_job.py", "tests/feature/decode/te
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="what needs no Spark, over a sample of the corpus")
+    parser.addoption("--write-texts", action="store_true", help="write tests/data/texts anew: make texts")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

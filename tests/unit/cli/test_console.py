@@ -76,22 +76,6 @@ def test_help_fits_80_columns(
     assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
 
 
-@pytest.mark.parametrize(
-    ("argv", "usage"),
-    [
-        (["decode", "--help"], "decode --source PATH --lake LAKE [OPTIONS]"),
-        (["query", "--help"], "query --lake LAKE STATEMENT [OPTIONS]"),
-        (["scan", "--help-all"], "scan PATH... [OPTIONS]"),
-    ],
-)
-def test_the_usage_names_what_is_needed(
-    argv: list[str], usage: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        console.main(argv)
-    assert capsys.readouterr().out.splitlines()[0] == f"usage: kafka-log-lake {usage}"
-
-
 @pytest.mark.parametrize("name", ["find", "inspect", "dump", "scan"])
 def test_help_of_what_needs_no_lake_fits_a_screen(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
