@@ -90,7 +90,7 @@ def decode_into(
     return job.run(
         on_demand,
         settings,
-        job.Work(
+        job.JobKind(
             app_id=DECODE_APP,
             known=lambda lake: lake.ledger(),
             runner=Decoder,
@@ -105,7 +105,7 @@ def decode_into(
 
 
 def _landed(settings: Settings, lake: LakeWriter) -> tuple[Listing, job.CheckFiles]:
-    """The landed segments of a lake, and the check of their fingerprints."""
+    """Returns the landed segments of a lake, and the check of their fingerprints."""
     landed = Landed(lake.read)
     topic_filter = TopicFilter(settings.topics, settings.exclude_topics)
     return landed.listing(topic_filter, null_topic=settings.sink == "arrow"), landed.check

@@ -42,7 +42,7 @@ def run(spark: SparkSession, settings: Settings) -> Summary:
 
 
 def _run(on_demand: SparkOnDemand, settings: Settings) -> Summary:
-    return job.run(on_demand, settings, job.Work(INGEST_APP, _known, Lander, _count, chunks=0))
+    return job.run(on_demand, settings, job.JobKind(INGEST_APP, _known, Lander, _count, chunks=0))
 
 
 def _count(summary: Summary, landed: Decoded, lake: LakeWriter) -> None:
@@ -59,7 +59,7 @@ def _count(summary: Summary, landed: Decoded, lake: LakeWriter) -> None:
 
 
 def _known(lake: LakeWriter) -> pa.Table:
-    """How far each file was landed by earlier runs, in columns of the ledger."""
+    """Returns how far each file was landed by earlier runs, in columns of the ledger."""
     return Landed(lake.read).known()
 
 

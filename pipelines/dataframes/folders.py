@@ -81,7 +81,10 @@ def _batches(
     starts: Mapping[str, LogStart] | None,
     on_damage: OnDamage,
 ) -> Iterator[pa.RecordBatch]:
-    """starts: where each log begins, by its folder; None: all records, not the committed ones alone."""
+    """Yields the records of segments with topic and partition.
+
+    starts: folder -> where its log begins; None: all records, not the committed ones alone.
+    """
     folder, delivery = "", None
     for segment in segments:
         if starts is not None and folder != segment["partition_dir"]:
@@ -140,6 +143,6 @@ def _wanted(names: list[str], columns: Collection[str]) -> list[str]:
 
 
 def _registry(segments: list[str]) -> Registry:
-    """The schemas next to the folders of segments."""
+    """Reads the schemas next to the folders of segments."""
     folders = {os.path.dirname(os.path.realpath(one)) for one in segments}
     return registry_of(schemas_next_to("file://" + folder for folder in folders))

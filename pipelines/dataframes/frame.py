@@ -123,7 +123,7 @@ def decode_frame(
 
 
 def _is_landed(driver: Driver, df: DataFrame, *given: Given | None) -> bool:
-    """Whether workers can read the chunks of a frame where they were landed, in the files of raw_segments."""
+    """Returns whether workers can read a frame's chunks from the files of raw_segments."""
     if not all(isinstance(one, str) for one in given) or given != _CHUNK:
         return False
     scheme = driver.scheme_of_files(df, _CHUNK, _OF_LANDED)
@@ -138,7 +138,7 @@ def _bytes(name: str, value: int | str) -> int:
 
 
 def _names(df: DataFrame) -> list[str]:
-    """The names of a frame's columns. Raises a UserError for what is no frame, or one that Spark refuses."""
+    """Returns the names of a frame's columns. Raises a UserError for no frame, or one Spark refuses."""
     if not hasattr(df, "mapInArrow"):
         raise UserError(
             f"df must be a DataFrame, not {type(df).__name__}: decode_segments(spark, path) takes a path"
@@ -148,7 +148,7 @@ def _names(df: DataFrame) -> list[str]:
 
 
 class _refused:  # noqa: N801  # used as a context manager
-    """Around what Spark analyses: its error becomes a UserError of one line."""
+    """A context in which an error of Spark's analysis becomes a UserError of one line."""
 
     def __enter__(self) -> None:
         pass
@@ -159,7 +159,7 @@ class _refused:  # noqa: N801  # used as a context manager
 
 
 def _text(given: Given | int | None) -> str:
-    """What the user calls a column."""
+    """Returns what the user calls a column."""
     return re.sub(r"\AColumn<'(.*)'>\Z", r"\1", str(given))
 
 
@@ -172,7 +172,7 @@ def _rows(
     position: Given | None,
     content: Given,
 ) -> DataFrame:
-    """The frame's rows as FRAME_SCHEMA. Raises a UserError."""
+    """Returns the frame's rows as FRAME_SCHEMA. Raises a UserError."""
     by_path = _by_path() if _PATH in known else {}
     missing = [name for name in (topic, partition) if isinstance(name, str) and name not in known]
     if missing == [topic, partition] and not by_path:
@@ -222,7 +222,7 @@ _CURES = {
 
 
 def _column(known: list[str], name: str, value: Given | int | None) -> SparkColumn:
-    """The column that an argument names. Raises a UserError where the frame has none of the name."""
+    """Returns the column that an argument names. Raises a UserError where the frame has none of the name."""
     if value is None:
         return F.lit(None).cast(_TYPES[name][-1])
     if isinstance(value, SparkColumn):
@@ -241,7 +241,7 @@ def _column(known: list[str], name: str, value: Given | int | None) -> SparkColu
 
 
 def _by_path() -> dict[str, SparkColumn]:
-    """Topic, partition and segment by the path of a file; null where its folder is no partition's."""
+    """Returns topic, partition and segment by a file's path; null where its folder is no partition's."""
     folder = F.try_element_at(F.split(_PATH, "/"), F.lit(-2))
     pattern = rf"\A{PARTITION_FOLDER.pattern}\z"
     return {
@@ -252,5 +252,5 @@ def _by_path() -> dict[str, SparkColumn]:
 
 
 def _canonical(path: SparkColumn) -> SparkColumn:
-    """The canonical URI of a path that Spark gives."""
+    """Returns the canonical URI of a path that Spark gives."""
     return F.regexp_replace(canonical_path(path), r"\As3[an]://", "s3://")

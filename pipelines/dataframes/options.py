@@ -37,7 +37,7 @@ def flag(value: object) -> bool:
 
 
 def partition_ranges(value: object) -> tuple[tuple[int, int], ...]:
-    """``0,3-5`` as ((0, 0), (3, 5))."""
+    """Parses ``0,3-5`` to ((0, 0), (3, 5)). Raises a ValueError."""
     found = [_RANGE.fullmatch(part.strip()) for part in str(value).split(",")]
     ranges = tuple((int(m[1]), int(m[2] or m[1])) for m in found if m is not None)
     if len(ranges) < len(found) or any(first > last for first, last in ranges):
@@ -46,7 +46,7 @@ def partition_ranges(value: object) -> tuple[tuple[int, int], ...]:
 
 
 def names(value: object) -> tuple[str, ...]:
-    """``offset, value`` as ("offset", "value")."""
+    """Parses ``offset, value`` to ("offset", "value"). Raises a ValueError."""
     found = tuple(name.strip() for name in str(value).split(","))
     if not all(found):
         raise ValueError(f"must be names with commas between them, such as offset,value, not {value!r}")
@@ -63,7 +63,7 @@ def one_of(*choices: str) -> Callable[[object], str]:
 
 
 def _option(default: Any, parse: Callable[[object], Any], meaning: str) -> Any:
-    """A field of ``Options``. parse: returns the checked value, or raises a ValueError with the rule."""
+    """Declares a field of ``Options``. parse: checks and returns the value, or raises a ValueError."""
     return dataclasses.field(default=default, metadata={"parse": parse, "meaning": meaning})
 
 
@@ -108,12 +108,12 @@ class Options:
 
     @property
     def scope(self) -> Scope:
-        """The records that are requested."""
+        """Returns the bounds of offset and timestamp of the requested records."""
         timestamps = Bounds(self.starting_timestamp, self.ending_timestamp)
         return Scope(Bounds(self.starting_offset, self.ending_offset), timestamps)
 
     def takes(self, partition: int) -> bool:
-        """Whether the option ``partitions`` asks for a partition."""
+        """Returns whether the option ``partitions`` asks for a partition."""
         return self.partitions is None or any(low <= partition <= high for low, high in self.partitions)
 
 
@@ -124,13 +124,13 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(Options))
 
 
 def option_name(field: str) -> str:
-    """``slice_bytes`` as a user writes it: ``sliceBytes``."""
+    """Returns the name of an option as a user writes it: ``sliceBytes`` for ``slice_bytes``."""
     first, *others = field.split("_")
     return first + "".join(word.capitalize() for word in others)
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
-    """The options of a read. Raises a UserError for an unknown one, a wrong value, or without a path."""
+    """Parses the options of a read. Raises a UserError for an unknown one, a wrong value, or no path."""
     fields = {option_name(field.name).lower(): field for field in dataclasses.fields(Options)}
     values: dict[str, Any] = {}
     for name, value in given.items():
@@ -157,20 +157,20 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 
 def _known(name: str, names: list[str]) -> str:
-    """Which option may be meant; Spark gives names in small letters."""
+    """Returns a hint which option may be meant; Spark gives names in lower case."""
     spelled = {known.lower(): known for known in names}
     similar = difflib.get_close_matches(name.lower(), spelled, n=1)
     return f"; did you mean {spelled[similar[0]]}?" if similar else f"; known options: {', '.join(names)}"
 
 
 def ddl(table: str, columns: Collection[str] | None = None) -> str:
-    """The requested columns of a table, or all that need no lake, as Spark writes a schema."""
+    """Returns the requested columns of a table, or all that need no lake, as a DDL schema of Spark."""
     _, declared = requested_names(table, columns)
     return ", ".join(f"`{column.name}` {column.sql_type}" for column in declared)
 
 
 def requested_columns(table: str, schema: StructType) -> tuple[tuple[str, ...], pa.Schema]:
-    """Names of a table's columns, and the Arrow schema of the rows: both in the order of the user's schema.
+    """Returns names of a table's columns and the Arrow schema of rows, in the order of the user's schema.
 
     Raises a UserError for a column that the table has not, another type, or a NOT NULL.
     """
@@ -200,7 +200,7 @@ def requested_columns(table: str, schema: StructType) -> tuple[tuple[str, ...], 
 def requested_names(
     table: str, names: Collection[str] | None, *more: Column
 ) -> tuple[tuple[str, ...], list[Column]]:
-    """Names and declarations of the requested columns of a table, in the order in which they are named.
+    """Returns names and declarations of the requested columns of a table, in the order of ``names``.
 
     names: None for all that need no lake. more: columns of records that may be named besides. Raises a
     UserError for a table or a column that there is not.
@@ -222,7 +222,7 @@ def requested_names(
 
 
 def _holds_nulls(kind: DataType) -> bool:
-    """Whether the elements of an array, and their fields, may be null."""
+    """Returns whether the elements of an array, and their fields, may be null."""
     from pyspark.sql.types import ArrayType, StructType
 
     if isinstance(kind, ArrayType):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def one_line(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Spark shows the traceback of an error: this leaves the line that says what is wrong."""
+    """Decorates a method so that its UserError has no traceback, which Spark would show with it."""
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -30,7 +30,7 @@ def one_line(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_slices(read: TableRead, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Rows of the slices of one input partition; Spark makes one without slices where there are none."""
+    """Yields the rows of one input partition's slices; Spark makes one without any for no rows."""
     if partition.value is not None:
         from kafka_log_lake.udfs.spark.table_rows import (
             read_table,  # loads the decoder, which planning does without

@@ -56,7 +56,7 @@ class Span(NamedTuple):
 
 
 def list_requested(options: Options) -> list[Segment]:
-    """The segments of the topics and partitions that are requested, by folder and base offset.
+    """Lists the segments of the requested topics and partitions, by folder and base offset.
 
     Raises a UserError where the path holds no segment, and where one of them, or its folder, can't be listed.
     """
@@ -75,7 +75,7 @@ def list_requested(options: Options) -> list[Segment]:
 
 
 def _refuse_unreadable(listing: Listing, options: Options) -> None:
-    """Records of a folder that can't be listed would be missing silently."""
+    """Raises a UserError for a requested folder that can't be listed: its records would be missing."""
     topic_filter = TopicFilter(options.topics, options.exclude_topics)
     for uri, why in sorted(listing.unreadable.items()):
         place = parse_folder(uri)
@@ -84,7 +84,7 @@ def _refuse_unreadable(listing: Listing, options: Options) -> None:
 
 
 def plan_read(options: Options) -> list[pa.RecordBatch]:
-    """What each task of a read decodes. Raises a UserError where no segment is requested."""
+    """Returns what each task of a read decodes (SLICE_SCHEMA). Raises a UserError where none is requested."""
     segments = list_requested(options)
     if not segments:
         raise UserError(f"no segment in {', '.join(options.path)} is of the topics and partitions requested")
@@ -94,7 +94,7 @@ def plan_read(options: Options) -> list[pa.RecordBatch]:
 
 
 def _tell_if_nothing_is_left_out(spans: Sequence[Span], options: Options) -> None:
-    """Spark hands no filter to this source: a query with a WHERE of one topic reads all of them, silently.
+    """Warns where a read takes all: Spark hands no filter to this source, so a WHERE reads every topic.
 
     A single segment is as little as a path can name.
     """
@@ -116,7 +116,7 @@ def _tell_once(path: tuple[str, ...], size: str, segments: int) -> None:
 
 
 def make_tasks(spans: Sequence[Span], slice_bytes: int) -> list[pa.RecordBatch]:
-    """What each task decodes: rows of SLICE_SCHEMA, all spans cut where batches begin."""
+    """Cuts spans where batches begin. Returns what each task decodes: rows of SLICE_SCHEMA."""
     rows: list[dict[str, Any]] = []
     slices: list[Slice] = []
     for span, (edges, marks) in zip(spans, _all_edges(spans, slice_bytes), strict=True):
@@ -131,7 +131,7 @@ def make_tasks(spans: Sequence[Span], slice_bytes: int) -> list[pa.RecordBatch]:
 
 
 def _all_edges(spans: Sequence[Span], slice_bytes: int) -> Iterator[Edges]:
-    """The ``_edges`` of each span. A segment that one task opens once needs no fingerprint, and no look."""
+    """Yields the ``_edges`` of each span. A segment that one task opens once needs no fingerprint."""
     cuts = [_cuts(span, slice_bytes) for span in spans]
     to_read = [(span, at) for span, at in zip(spans, cuts, strict=True) if at or span.start]
     with ThreadPoolExecutor(_THREADS) as threads:
@@ -141,13 +141,13 @@ def _all_edges(spans: Sequence[Span], slice_bytes: int) -> Iterator[Edges]:
 
 
 def _cuts(span: Span, slice_bytes: int) -> list[int]:
-    """Positions within a span at which equal slices of it would start."""
+    """Returns the positions within a span at which equal slices of it would start."""
     parts = cut(replace(span.segment, length=span.stop - span.start), slice_bytes)
     return [span.start + edge for edge, _ in parts[1:]]
 
 
 def _edges(span: Span, cuts: list[int]) -> Edges:
-    """Where the slices of a span start, and the last one stops; of each slice what the file has to hold.
+    """Finds where a span's slices start and the last stops, and what the file of each slice has to hold.
 
     That is a fingerprint of the headers at the segment's begin and at the slice's start: another file may
     have taken the name between planning and reading, or between two tasks.
@@ -176,7 +176,7 @@ def boundaries(
     start: int = 0,
     walks: bool = True,
 ) -> list[int]:
-    """For each cut the first batch at or past it; none for cuts past the last batch that headers lead to.
+    """Finds the first batch at or after each cut; none for cuts after the last batch that headers lead to.
 
     index: int64[n, 2] of ``read_index``. base: the offset in the segment's name. cuts: ascending, past
     ``start``, where a batch begins. walks: whether all headers are followed where the index does not help;
@@ -199,7 +199,7 @@ def boundaries(
 
 
 def _by_index(source: ByteSource, index: np.ndarray, base: int, length: int, edge: int) -> int:
-    """The first batch at or past ``edge`` by headers between two entries of the index; -1 where they differ.
+    """Finds the first batch at or after ``edge`` between two entries of the index; -1 where headers differ.
 
     An entry names a batch by the last offset of what was appended there.
     """
@@ -221,7 +221,7 @@ def _by_index(source: ByteSource, index: np.ndarray, base: int, length: int, edg
 
 
 def _pruned(segments: Sequence[Segment], options: Options) -> Iterator[Segment]:
-    """Segments that may hold offsets and timestamps within the options' bounds."""
+    """Yields the segments that may hold offsets and timestamps within the options' bounds."""
     folders = pa.array([segment.partition_dir for segment in segments])
     bases = pa.array([segment.file_base_offset for segment in segments])
     outside = outside_by_name(folders, bases, options.scope)
@@ -234,7 +234,7 @@ def _pruned(segments: Sequence[Segment], options: Options) -> Iterator[Segment]:
 
 @contextmanager
 def opened(segment: Segment) -> Iterator[ByteSource]:
-    """The file or object of a segment. Raises a UserError if it can't be opened, or read in the block."""
+    """Opens the file or object of a segment. Raises a UserError if it can't be opened or read."""
     try:
         source = open_source(segment.uri)
         try:

@@ -36,7 +36,7 @@ class KafkaLogSource(DataSource):
 
     @one_line
     def schema(self) -> str | StructType:
-        """All columns, as Spark writes a schema. Raises a UserError for wrong options or a missing path."""
+        """Returns the columns as a schema of Spark. Raises a UserError for wrong options or no path."""
         from kafka_log_lake.pipelines.dataframes.options import ddl
         from kafka_log_lake.pipelines.listing.uris import resolve
 
@@ -54,7 +54,7 @@ class KafkaLogSource(DataSource):
         return parse_options(self.options)
 
     def _planned(self, options: Options) -> TypedPlan:
-        """What planning learns of a topic, once: Spark pickles this source behind ``schema``."""
+        """Plans a typed read of a topic once: Spark pickles this source after ``schema``."""
         from kafka_log_lake.pipelines.dataframes.typed import plan_typed
 
         if self._plan is None:
@@ -78,7 +78,7 @@ class KafkaLogSource(DataSource):
 
 
 def requested(given: Mapping[str, str], schema: StructType | None) -> tuple[Options, TableRead]:
-    """Checked options, and what tasks need to know. schema: None for no columns. Raises a UserError."""
+    """Returns checked options, and what tasks need. schema: None for no columns. Raises a UserError."""
     import pyarrow as pa
 
     from kafka_log_lake.pipelines.cli.settings import Settings
@@ -129,7 +129,7 @@ class KafkaLogReader(DataSourceReader):
 
 
 def sent_source() -> type[DataSource]:
-    """The data source as a session of Spark Connect sends it to its server.
+    """Returns the class that a session of Spark Connect sends to its server as the data source.
 
     Spark pickles this class whole, so that a process without this project can load it. Spark 4.2 plans and
     reads a stream in processes that get no code from the session, unlike all others. Where they

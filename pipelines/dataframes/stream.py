@@ -45,7 +45,7 @@ Folders = dict[str, list[Segment]]
 
 
 class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are a dict of partition folders, each with the fields of a ``Place``."""
+    """Plans and reads micro-batches; an offset is a dict of folder -> fields of ``StreamPosition``."""
 
     def __init__(self, options: Options, read: TableRead) -> None:
         for path in options.path:
@@ -78,7 +78,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         self._folders = self._list()
         folders = self._folders if self._target is None else self._up_to_target(self._folders)
-        places = {name: Place(**fields) for name, fields in start.items()}
+        places = {name: StreamPosition(**fields) for name, fields in start.items()}
         pending = {
             name: segments for name, segments in folders.items() if may_have_more(segments, places.get(name))
         }
@@ -96,7 +96,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {name: asdict(places[name]) for name in sorted(places)}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Where each log ended when the last micro-batch was planned, and the bytes that it leaves unread.
+        """Returns where each log ended when the last micro-batch was planned, and the bytes left unread.
 
         The query's progress has it as ``latestOffset``.
         """
@@ -109,8 +109,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = []
         for name, fields in end.items():
             if fields != start.get(name):
-                before = Place(**start[name]) if name in start else None
-                found += spans(name, folders.get(name, []), before, Place(**fields), self._failfast)
+                before = StreamPosition(**start[name]) if name in start else None
+                found += spans(name, folders.get(name, []), before, StreamPosition(**fields), self._failfast)
         return [InputPartition(task) for task in make_tasks(found, self._options.slice_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -121,7 +121,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {name: list(segments) for name, segments in by_folder}
 
     def _up_to_target(self, folders: Folders) -> Folders:
-        """What was there when an AvailableNow query started."""
+        """Limits folders to what was there when an AvailableNow query started."""
         found: Folders = {}
         for name, (last, length) in (self._target or {}).items():
             kept = [segment for segment in folders.get(name, []) if segment.file_base_offset <= last]
@@ -133,8 +133,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a stream goes on in a partition folder; its fields are those of the checkpoint's JSON.
+class StreamPosition:
+    """The position at which a stream continues in a folder; its fields are those of the checkpoint's JSON.
 
     segment: base offset in the segment's name; all segments before are read.
     position: byte in it, where a batch begins or may come. next_offset: the first that was not read.
@@ -154,9 +154,9 @@ class Place:
 
 
 def advance(
-    folder: Sequence[Segment], before: Place | None, limit: int | None = None, failfast: bool = False
-) -> Place:
-    """The place up to which a micro-batch reads a folder; ``before`` itself if there is nothing to do.
+    folder: Sequence[Segment], before: StreamPosition | None, limit: int | None = None, failfast: bool = False
+) -> StreamPosition:
+    """Returns the position up to which a micro-batch reads a folder; ``before`` if there is nothing to do.
 
     folder: its segments, ascending. before: None for a folder that was not read yet. limit: bytes to read, at
     least one batch; None without. Raises a UserError for a log that ends before what was read of it; under
@@ -172,9 +172,13 @@ def advance(
 
 
 def spans(
-    name: str, folder: Sequence[Segment], before: Place | None, after: Place, failfast: bool = False
+    name: str,
+    folder: Sequence[Segment],
+    before: StreamPosition | None,
+    after: StreamPosition,
+    failfast: bool = False,
 ) -> list[Span]:
-    """What a micro-batch reads of a folder: from the end of the one before up to ``after``.
+    """Returns what a micro-batch reads of a folder: from the end of the one before up to ``after``.
 
     A micro-batch is read again after a failure. If a file at one of its ends is another one meanwhile, or
     gone, both ends are found by offset. Raises a UserError as ``advance`` does.
@@ -182,7 +186,7 @@ def spans(
     begin = before
     if after.from_segment >= 0:
         wanted = before.next_offset if before is not None else after.from_segment
-        begin = Place(after.from_segment, after.from_position, wanted, after.from_marks)
+        begin = StreamPosition(after.from_segment, after.from_position, wanted, after.from_marks)
     if begin is None or not folder:
         _tell(f"{name} is gone: a micro-batch that has to read it again gives no rows of it", failfast)
         return []
@@ -201,14 +205,14 @@ def spans(
     return found
 
 
-def may_have_more(folder: Sequence[Segment], before: Place | None) -> bool:
-    """Whether a folder holds bytes that the stream did not read, by names and lengths alone."""
+def may_have_more(folder: Sequence[Segment], before: StreamPosition | None) -> bool:
+    """Returns whether a folder holds bytes that the stream did not read, by names and lengths alone."""
     last = folder[-1]
     return before is None or (last.file_base_offset, last.length) != (before.segment, before.position)
 
 
-def bytes_behind(folder: Sequence[Segment], place: Place | None) -> int:
-    """The bytes of a folder that lie behind a place, a tail that is not read yet among them."""
+def bytes_behind(folder: Sequence[Segment], place: StreamPosition | None) -> int:
+    """Returns the bytes of a folder after a position, with those of a tail that can't be read yet."""
     if place is None:
         return sum(segment.length for segment in folder)
     later = sum(segment.length for segment in folder if segment.file_base_offset > place.segment)
@@ -216,8 +220,8 @@ def bytes_behind(folder: Sequence[Segment], place: Place | None) -> int:
     return later + (max(0, own.length - place.position) if own is not None else 0)
 
 
-def _begin(folder: Sequence[Segment], before: Place | None, failfast: bool) -> Place:
-    """Where a micro-batch begins: ``before`` itself as long as its file is the one that it was."""
+def _begin(folder: Sequence[Segment], before: StreamPosition | None, failfast: bool) -> StreamPosition:
+    """Returns where a micro-batch begins: ``before`` as long as its file is the same."""
     topic_id = folder[0].topic_id or ""
     if before is None:
         return _start_of(folder[0])
@@ -227,17 +231,17 @@ def _begin(folder: Sequence[Segment], before: Place | None, failfast: bool) -> P
     return before if _holds(folder, before) else _by_offset(folder, before, failfast)
 
 
-def _start_of(segment: Segment) -> Place:
+def _start_of(segment: Segment) -> StreamPosition:
     base = segment.file_base_offset
-    return Place(base, 0, base, topic_id=segment.topic_id or "")
+    return StreamPosition(base, 0, base, topic_id=segment.topic_id or "")
 
 
-def _own(folder: Sequence[Segment], place: Place) -> Segment | None:
+def _own(folder: Sequence[Segment], place: StreamPosition) -> Segment | None:
     return next((one for one in folder if one.file_base_offset == place.segment), None)
 
 
-def _holds(folder: Sequence[Segment], place: Place) -> bool:
-    """Whether the file at a place is the one that it was."""
+def _holds(folder: Sequence[Segment], place: StreamPosition) -> bool:
+    """Returns whether the file at a position is the same as when it was read."""
     segment = _own(folder, place)
     if segment is None:
         return False
@@ -247,8 +251,8 @@ def _holds(folder: Sequence[Segment], place: Place) -> bool:
         return compare(source, place.marks) is Marks.SAME
 
 
-def _by_offset(folder: Sequence[Segment], before: Place, failfast: bool) -> Place:
-    """The place of the first batch that holds, or follows, the offset at which the stream goes on."""
+def _by_offset(folder: Sequence[Segment], before: StreamPosition, failfast: bool) -> StreamPosition:
+    """Finds the first batch that holds, or follows, the offset at which the stream continues."""
     is_there = _own(folder, before) is not None
     wanted, where = before.next_offset, f"{folder[0].partition_dir}/{before.segment:020d}.log"
     if folder[0].file_base_offset > wanted:
@@ -278,8 +282,8 @@ def _by_offset(folder: Sequence[Segment], before: Place, failfast: bool) -> Plac
         return _behind(folder[at], source, last, wanted)
 
 
-def _read_on(folder: Sequence[Segment], begin: Place, limit: int | None) -> Place:
-    """The place that ``limit`` bytes from ``begin`` on lead to, or the last whole batch of the log."""
+def _read_on(folder: Sequence[Segment], begin: StreamPosition, limit: int | None) -> StreamPosition:
+    """Returns the position ``limit`` bytes after ``begin``, or after the last whole batch of the log."""
     place, left = begin, limit
     for at, segment in enumerate(folder):
         if segment.file_base_offset < begin.segment:
@@ -300,8 +304,8 @@ def _read_on(folder: Sequence[Segment], begin: Place, limit: int | None) -> Plac
     return place
 
 
-def _walk(segment: Segment, place: Place, limit: int | None) -> tuple[Place, bool]:
-    """The place behind the batches of a segment that headers lead to, and whether ``limit`` ended them."""
+def _walk(segment: Segment, place: StreamPosition, limit: int | None) -> tuple[StreamPosition, bool]:
+    """Returns the position after the batches that headers lead to, and whether ``limit`` ended them."""
     last: Header | None = None
     with opened(segment) as source:
         for header in headers(source, place.position, segment.length):
@@ -316,7 +320,7 @@ def _walk(segment: Segment, place: Place, limit: int | None) -> tuple[Place, boo
 
 @lru_cache(maxsize=1 << 16)
 def _note_damage(segment: str, position: int) -> None:
-    """Logs once a process and place that a stream waits there."""
+    """Logs, once a process and position, that a stream waits there."""
     log.warning(
         "kafka_log: %s is damaged at byte %s: the stream waits there, and continues after the damage once "
         "the folder has a later segment",
@@ -325,13 +329,13 @@ def _note_damage(segment: str, position: int) -> None:
     )
 
 
-def _behind(segment: Segment, source: ByteSource, last: Header | None, next_offset: int) -> Place:
-    """The place behind a batch; without one the begin of the segment."""
+def _behind(segment: Segment, source: ByteSource, last: Header | None, next_offset: int) -> StreamPosition:
+    """Returns the position after a batch; without one the begin of the segment."""
     base, topic_id = segment.file_base_offset, segment.topic_id or ""
     if last is None:
-        return Place(base, 0, next_offset, topic_id=topic_id)
+        return StreamPosition(base, 0, next_offset, topic_id=topic_id)
     marks = f"{mark(source, 0, last.end)}/{mark(source, last.position, last.end)}"
-    return Place(base, last.end, max(next_offset, last.last_offset + 1), marks, topic_id)
+    return StreamPosition(base, last.end, max(next_offset, last.last_offset + 1), marks, topic_id)
 
 
 def _tell(text: str, failfast: bool) -> None:

@@ -36,7 +36,7 @@ _OF_RECORDS = (
 
 @dataclass(frozen=True)
 class TypedPlan:
-    """What tasks need. types, plain: of ``TypedRecords``, types as text. schema: of the rows."""
+    """What tasks of a typed read need. types, plain: of ``TypedRecords``, as text. schema: of rows."""
 
     registry: Registry
     topic: str
@@ -68,12 +68,12 @@ def _records_schema() -> pa.Schema:
 
 
 def records_read(read: TableRead) -> TableRead:
-    """The read of the columns of ``records`` that typed rows are made of."""
+    """Returns the read of the columns of ``records`` that typed rows are made of."""
     return replace(read, names=_OF_RECORDS, schema=_records_schema())
 
 
 def typed_rows(plan: TypedPlan, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Typed rows of rows of ``records_read``; runs in a task."""
+    """Converts rows of ``records_read`` to typed rows; runs in a task."""
     found = TypedRecords(plan.registry, plan.topic, types_of(plan.types), plan.plain)
     for batch in rows:
         yield found.convert(batch).drop_columns(["is_control"])

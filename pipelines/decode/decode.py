@@ -62,7 +62,7 @@ class Decoded:
 
     @property
     def changes(self) -> list[Verdict]:
-        """Verdicts on the segments that change the ledger."""
+        """Returns the verdicts on segments that change the ledger."""
         return [v for v in self.verdicts if v.changes_ledger]
 
     def leave(self, segment: Segment, problem: Problem, why: str) -> None:
@@ -161,7 +161,7 @@ class StageLoop:
 
 
 def _not_first(by_segment: Mapping[str, Sequence[Slice]], final: set[str]) -> set[str]:
-    """The segments that are not ``final``, and those that follow one in their folder.
+    """Returns the segments that are not ``final``, and those that follow one in their folder.
 
     A log without a segment in its middle would look as if that were lost. by_segment: in the order of logs.
     """
@@ -191,7 +191,7 @@ class Runner(ABC):
 
     @property
     def catalog(self) -> CatalogLake:
-        """The lake, where Spark writes."""
+        """Returns the lake, where Spark writes."""
         assert isinstance(self.lake, CatalogLake)
         return self.lake
 
@@ -244,7 +244,7 @@ class Decoder(Runner):
         return loop.run(segments), staged
 
     def _intent(self, decoded: Decoded, version: int, staged: str) -> Intent:
-        """The intent: everything that this run commits."""
+        """Makes the intent: everything that this run commits."""
         changes = decoded.changes
         put = [v.row for v in changes if v.row is not None]
         drop = self.obsolete.with_run(put, shortened(changes))
@@ -276,7 +276,7 @@ class Decoder(Runner):
     # The second pass, where Spark writes
 
     def _second_pass(self, changes: Sequence[Verdict]) -> list[Slice]:
-        """The slices with records, to be read again."""
+        """Returns the slices with records, to be read again."""
         return [
             Slice(r.group_id, v.segment, first_byte(r, i == 0), r.totals.end, True, r.totals.content_crc32c)
             for v in changes
@@ -285,12 +285,12 @@ class Decoder(Runner):
         ]
 
     def _records(self, changes: Sequence[Verdict]) -> DataFrame:
-        """The rows of ``records`` of these segments, which are read again."""
+        """Returns the rows of ``records`` of these segments, which are read again."""
         rows = self.reader.rows(self._second_pass(changes))
         return rows.mapInArrow(stages.stage("read_records", self.options), schema.RECORDS.ddl())
 
     def _changed(self, decoded: Decoded) -> bool:
-        """Whether the bytes of a segment differ now from those that were decoded."""
+        """Returns whether the bytes of a segment differ now from those that were decoded."""
         slices = self._second_pass(decoded.changes)
         done = self.reader.reports("verify", self.options, slices)
         reports = [SliceReport.from_json(payload) for _, _, payload in done]

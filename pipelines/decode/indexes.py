@@ -47,7 +47,7 @@ Row = dict[str, Any]
 
 
 def write_indexes(lake: LakeWriter, segments: pa.Table, run_id: str) -> None:
-    """Puts what is next to segments (columns of a listing) into the tables of INDEX_TABLES."""
+    """Writes what is next to segments (columns of a listing) to the tables of INDEX_TABLES."""
     folders = _folders(segments)
     for begin in range(0, len(folders), _FOLDERS):
         some = folders[begin : begin + _FOLDERS]
@@ -60,7 +60,7 @@ def write_indexes(lake: LakeWriter, segments: pa.Table, run_id: str) -> None:
 
 
 def _folders(segments: pa.Table) -> list[tuple[Log, set[str]]]:
-    """The logs of segments, each with the names of its segments without the suffix."""
+    """Returns the logs of segments, each with the names of its segments without the suffix."""
     names: dict[Log, set[str]] = defaultdict(set)
     columns = (segments.column(name).to_pylist() for name in (*_LOG, "segment"))
     for topic, partition, partition_dir, segment in zip(*columns, strict=True):
@@ -101,7 +101,7 @@ def _rows(log: Log, stems: set[str]) -> Iterator[tuple[Table, Row]]:
 
 
 def _contents(partition_dir: str, stems: set[str]) -> Iterator[tuple[str, bytes, str | None]]:
-    """(name, content, None), or (name, nothing, why it can't be read), of the files of a folder; sorted."""
+    """Yields (name, content, None), or (name, b"", why it can't be read), of a folder's files; sorted."""
     folder = local_path(partition_dir)
     if folder is not None:
         yield from _local_contents(folder, stems)
@@ -127,7 +127,7 @@ def _contents(partition_dir: str, stems: set[str]) -> Iterator[tuple[str, bytes,
 
 
 def _local_contents(folder: str, stems: set[str]) -> Iterator[tuple[str, bytes, str | None]]:
-    """``_contents`` of a local folder. Links are followed where one of its segments is one."""
+    """Yields ``_contents`` of a local folder. Links are followed where one of its segments is one."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:

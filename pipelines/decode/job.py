@@ -1,7 +1,7 @@
 """The steps that decoding and landing share, from sources to committed tables.
 
 The sources are listed, the listing is compared with the ledger or with the landed bytes, and bounded runs
-follow each other until every planned segment is done. ``Work`` holds what differs between the two jobs.
+follow each other until every planned segment is done. ``JobKind`` holds what differs between the two jobs.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ CheckFiles = Callable[[pa.Table], list[Marks]]
 
 
 @dataclass(frozen=True)
-class Work:
-    """How a job differs from others.
+class JobKind:
+    """What differs between the jobs that share these steps: decoding and landing.
 
     app_id: of its Delta transactions.
     known: gives the segments that earlier runs decoded or landed, in columns of the ledger.
@@ -94,7 +94,7 @@ class Work:
     drops_missing: bool = False
 
 
-def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
+def run(on_demand: SparkOnDemand, settings: Settings, work: JobKind) -> Summary:
     """Executes a job on the new and changed segments of its sources. Raises a JobError if it fails."""
     began = time.monotonic()
     began_us = time.time_ns() // 1000
@@ -160,7 +160,7 @@ def _note_time(summary: Summary, progress: Progress, began: float) -> None:
 
 
 def _address(on_demand: SparkOnDemand, settings: Settings) -> str:
-    """The address of the lake, or its schema's name. Raises a UserError if no job may write there."""
+    """Returns the address of the lake, or its schema's name. Raises a UserError if no job may write there."""
     lake = settings.require_lake()
     if settings.sink != CATALOG:
         address = lake_address(lake, hadoop.job_scheme(on_demand))
@@ -221,7 +221,7 @@ def _open_for_writing(
 def _run_all(
     on_demand: SparkOnDemand,
     settings: Settings,
-    work: Work,
+    work: JobKind,
     lake: LakeWriter,
     listing: Listing,
     plan: Plan,
@@ -288,12 +288,12 @@ def _run_all(
 
 
 def _left_segments(what: str, segments: Mapping[str, str]) -> list[str]:
-    """Warnings about segments that a run left. segments: URI -> why."""
+    """Returns warnings about segments that a run left. segments: URI -> why."""
     return first_lines([f"{name} {what}: {why}" for name, why in sorted(segments.items())], what)
 
 
 def _unread_before(lake: LakeWriter) -> list[str]:
-    """What the last run could not read."""
+    """Returns the files and folders that the last run could not read."""
     runs = lake.read(RUNS, ["began_at", "unreadable"]).sort_by("began_at") if lake.has(RUNS) else None
     last = runs.column("unreadable").to_pylist()[-1:] if runs else []
     return next(iter(last), None) or []
@@ -307,7 +307,7 @@ def _note_left_out(lake: LakeWriter, plan: Plan, options: StageOptions, max_file
 
 
 def plan_afresh(on_demand: SparkOnDemand, settings: Settings) -> Plan:
-    """The plan of a job without a ledger, to which all segments are new."""
+    """Makes the plan of a job without a ledger, to which all segments are new."""
     listing = _list(on_demand, settings, Progress())
     nothing = ledger.to_arrow([]).cast(ledger.SCHEMA)
     check = functools.partial(file_checks.check, on_demand)
@@ -322,7 +322,7 @@ def _reader(
     lake: LakeWriter,
     progress: Progress,
 ) -> Iterator[Reader]:
-    """The Reader for these segments, with the Spark that it needs."""
+    """Yields the Reader for these segments, with the Spark that it needs."""
     mode = choose_mode(settings, [s.segment for s in segments])
     if mode == DIRECT and settings.sink == ARROW and on_demand.is_plain:
         yield Reader(on_demand, mode, settings.slice_bytes, settings.max_content, in_processes=True)
@@ -337,7 +337,7 @@ def _reader(
 def _list(
     on_demand: SparkOnDemand, settings: Settings, progress: Progress, may_be_empty: bool = False
 ) -> Listing:
-    """The listing of ``--source``. Raises a UserError if a source can't be opened."""
+    """Lists ``--source``. Raises a UserError if a source can't be opened."""
     if not settings.source:
         raise UserError("--source is missing: name a log directory, partition folder, .log file or glob")
     with progress.phase("listing"):
@@ -352,7 +352,7 @@ def _list(
 
 
 def _warnings(listing: Listing, settings: Settings) -> list[str]:
-    """Warnings about files that no table can hold, and about a ``--redecode`` that matches none."""
+    """Returns warnings about files that no table can hold, and a ``--redecode`` that matches none."""
     warnings = [
         f"{counted_noun(listing.skipped[r], 'file')} skipped: {r}"
         for r in NO_TABLE_HOLDS
@@ -384,7 +384,7 @@ def _rules(on_demand: SparkOnDemand, settings: Settings, listing: Listing, check
 
 
 def _stage_conf(settings: Settings, mode: str) -> dict[str, str]:
-    """Spark's settings for the stage, so that an Arrow batch of its input holds at most one large file."""
+    """Returns Spark's settings for a stage, so that an Arrow batch of input holds at most one large file."""
     conf = {"spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true"}
     if mode != DIRECT:
         big = mode == BINARY and settings.max_content > _BIG_CONTENT

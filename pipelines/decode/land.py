@@ -8,7 +8,7 @@ from dataclasses import replace
 from kafka_log_lake.pipelines.decode.decode import ARROW, Decoded, Runner, StageLoop
 from kafka_log_lake.pipelines.engine.delta import sql_in
 from kafka_log_lake.pipelines.lake.catalog_lake import staging_name
-from kafka_log_lake.pipelines.lake.intents import Intent, Place
+from kafka_log_lake.pipelines.lake.intents import Intent, RowRange
 from kafka_log_lake.pipelines.plan import ledger
 from kafka_log_lake.pipelines.plan.landed import Landed
 from kafka_log_lake.pipelines.plan.slices import Segment, Slice
@@ -47,12 +47,12 @@ class Lander(Runner):
         return landed
 
     def _intent(self, segments: Sequence[Segment], version: int) -> Intent:
-        """The intent without the new rows."""
-        cut = [Place(s.topic, s.partition, s.segment, s.start) for s in segments]
+        """Makes the intent without the new rows."""
+        cut = [RowRange(s.topic, s.partition, s.segment, s.start) for s in segments]
         return Intent(self.lake.app_id, version, self.options.run_id, cut=cut)
 
     def _through_spark(self, segments: Sequence[Segment], version: int) -> Decoded:
-        """Spark writes the rows. If it fails because files changed, the others are landed without them."""
+        """Has Spark write the rows. If it fails because files changed, the others are landed without them."""
         landed = Decoded()
         for attempt in range(1, _ATTEMPTS + 1):
             if not segments:
@@ -75,7 +75,7 @@ class Lander(Runner):
         raise AssertionError("unreachable")
 
     def _read_back(self, segments: Sequence[Segment]) -> list[Verdict]:
-        """Verdicts on segments whose rows Spark wrote: the table says how far each was landed."""
+        """Returns verdicts on segments whose rows Spark wrote: the table says how far each was landed."""
         where = sql_in("segment", (s.segment for s in segments))
         landed = Landed(self.lake.read).known(where)
         rows = {row.segment: row for row in ledger.rows(landed)}
@@ -85,7 +85,7 @@ class Lander(Runner):
         return self.reader.slices(segments, split=False)
 
     def _unchanged(self, segments: Sequence[Segment], landed: Decoded) -> list[Segment]:
-        """The segments whose files did not change since they were listed. ``landed`` notes the others."""
+        """Returns segments whose files did not change since their listing. ``landed`` gets the others."""
         done = self.reader.reports("check_files", self.options, self._slices(segments))
         reports = {r.segment: r for r in (SliceReport.from_json(payload) for _, _, payload in done)}
         unchanged = []
@@ -100,7 +100,7 @@ class Lander(Runner):
 
 
 def _landed(segment: Segment, reports: Sequence[SliceReport]) -> Verdict:
-    """The verdict on a landed segment. It always changes the table, as bytes are landed without decoding."""
+    """Returns the verdict on a landed segment. It always changes the table: nothing is decoded."""
     (report,) = reports
     row = segment.new_row(end_offset=report.totals.end_offset, fingerprint=report.fingerprint)
     return Verdict(segment, (report,), row=row, changes_ledger=True)

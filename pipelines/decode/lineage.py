@@ -24,7 +24,7 @@ _PRODUCER, _NAMESPACE = "kafka-log-lake", "kafka-log-lake"
 
 
 class Lineage:
-    """Where the events of runs go. target: URL of a server, or path of a file; None sends none."""
+    """The sender of the events of runs. target: URL of a server, or path of a file; None sends none."""
 
     def __init__(self, target: str | None) -> None:
         self._client = None if target is None else _client(target)
@@ -32,7 +32,7 @@ class Lineage:
 
     @contextmanager
     def run(self, sources: Sequence[str], summary: Summary) -> Iterator[None]:
-        """Around the work of a run, which fills in the summary. sources: as ``--source`` names them."""
+        """Sends START, and COMPLETE or FAIL after the block that fills the summary. sources: ``--source``."""
         if self._client is None:
             yield
             return
@@ -100,7 +100,7 @@ def _client(target: str) -> Any:
 
 
 def _dataset(place: str) -> tuple[str, str]:
-    """Namespace and name of a dataset, as OpenLineage names files and objects."""
+    """Returns namespace and name of a dataset, as OpenLineage names files and objects."""
     path = local_path(place)
     if path is not None:
         return "file", os.path.abspath(path)
@@ -110,7 +110,7 @@ def _dataset(place: str) -> tuple[str, str]:
 
 
 def _tables(summary: Summary) -> list[str]:
-    """The tables that a run writes."""
+    """Returns the names of the tables that a run writes."""
     if summary.chunks is not None:
         return [RAW_SEGMENTS.name]
     return [table.name for table in TABLES if table is not RAW_SEGMENTS]

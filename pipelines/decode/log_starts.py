@@ -57,13 +57,13 @@ def with_log_starts(lake: LakeWriter, listing: Listing, rows: list[dict[str, Any
 
 
 def _first_files(listing: Listing) -> dict[str, int]:
-    """Folder -> base offset of the first segment there."""
+    """Returns folder -> base offset of the first segment there."""
     found = listing.segments.group_by("partition_dir").aggregate([("file_base_offset", "min")])
     return dict(zip(*(found.column(name).to_pylist() for name in found.column_names), strict=True))
 
 
 def _start_columns(start: LogStart | None, first_file: int, known: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of ``checkpoints`` about the start of a log.
+    """Returns the columns of ``checkpoints`` about the start of a log.
 
     first_file: base offset of the first segment in its folder. known: the columns of the last row about it,
     which hold where nothing but the segments tells the start.
@@ -77,7 +77,7 @@ def _start_columns(start: LogStart | None, first_file: int, known: Mapping[str, 
 
 
 def _stored(lake: LakeWriter) -> dict[str, dict[str, Any]]:
-    """_NAMES of the last row of each folder in the table ``checkpoints``."""
+    """Reads the columns _NAMES of each folder's last row in the table ``checkpoints``."""
     if not lake.has(CHECKPOINTS):
         return {}
     rows = lake.read(CHECKPOINTS, ["partition_dir", "read_at", *_NAMES]).sort_by("read_at")

@@ -87,7 +87,7 @@ class Metrics:
 
     @contextmanager
     def counting_failures(self) -> Iterator[None]:
-        """Around a run: counts one that fails, and writes the file."""
+        """Counts a run that fails within the block, and writes the file."""
         try:
             yield
         except Exception:

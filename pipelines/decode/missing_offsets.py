@@ -35,7 +35,7 @@ _FIELDS = ("log_start_offset", "recovery_point", "high_watermark")  # of the tab
 
 
 def ledger_of_logs(lake: LakeWriter, plan: Plan, has_changed: bool) -> pa.Table:
-    """COLUMNS of the ledger, of all segments of the logs of a plan.
+    """Returns COLUMNS of the ledger, for all segments of the logs of a plan.
 
     has_changed: whether the ledger has, since it was read for the plan.
     """
@@ -45,7 +45,7 @@ def ledger_of_logs(lake: LakeWriter, plan: Plan, has_changed: bool) -> pa.Table:
 
 
 def tails_of(rows: pa.Table) -> Tails:
-    """The tails of logs, by ``ledger_of_logs``; what incomplete batches claim, by local files alone."""
+    """Finds the tails of logs, by ``ledger_of_logs``; what incomplete batches claim, by local files alone."""
     found: dict[str, tuple[int, int]] = {}
     for tail in ("torn", "zeros"):
         logs = rows.filter(pc.equal(rows.column("tail"), tail))
@@ -68,7 +68,7 @@ def tails_of(rows: pa.Table) -> Tails:
 
 
 def _claimed(row: Mapping[str, Any]) -> tuple[int, int] | None:
-    """The offsets that the incomplete last batch of a segment claims; None where they are not to be read."""
+    """Reads the offsets that a segment's incomplete last batch claims; None where they can't be read."""
     path = local_path(row["segment"])
     if path is None:
         return None
@@ -80,7 +80,7 @@ def _claimed(row: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def _zeroed(rows: pa.Table) -> list[int]:
-    """Bytes of each segment of zeros alone that others follow, in logs that have batches."""
+    """Returns the bytes of each segment of zeros alone that others follow, in logs that have batches."""
     logs = rows.group_by("partition_dir").aggregate([("file_base_offset", "max"), ("batches", "sum")])
     last = {
         one["partition_dir"]: one["file_base_offset_max"] for one in logs.to_pylist() if one["batches_sum"]
@@ -98,13 +98,13 @@ def _zeroed(rows: pa.Table) -> list[int]:
 def find_missing(
     lake: LakeWriter, listing: Listing, rows: pa.Table, options: StageOptions
 ) -> list[tuple[str, Unseen]]:
-    """The missing offsets of logs, each with ``<topic>-<partition>``. rows: see ``ledger_of_logs``."""
+    """Finds the missing offsets of logs, each with ``<topic>-<partition>``. rows: see ``ledger_of_logs``."""
     between, ends = of_ledger(rows, listing.segments, partial(batches_of, lake.read))
     return between + _compare_with_checkpoints(lake, listing, rows, ends, options)
 
 
 def batches_of(read: Read, files: Files) -> tuple[pa.Table, pa.Table]:
-    """The sound batches and the damaged ranges of files: offsets.BATCH_COLUMNS, offsets.PLACE_COLUMNS."""
+    """Reads the sound batches (offsets.BATCH_COLUMNS) and damaged ranges (PLACE_COLUMNS) of files."""
     partitions = {(log["topic"], log["partition"]) for log in files.logs.to_pylist()}
     found = []
     for table, columns, where in (
@@ -119,7 +119,7 @@ def batches_of(read: Read, files: Files) -> tuple[pa.Table, pa.Table]:
 def _compare_with_checkpoints(
     lake: LakeWriter, listing: Listing, rows: pa.Table, ends: Mapping[str, int], options: StageOptions
 ) -> list[tuple[str, Unseen]]:
-    """The offsets at the edges of logs that no segment has, each with ``<topic>-<partition>``.
+    """Finds the offsets at the edges of logs that no segment has, each with ``<topic>-<partition>``.
 
     rows: of the ledger, all of the logs. ends: as ``of_ledger`` gives them. The table ``checkpoints`` gets a
     row where the view ``lost_offsets`` would give something else without it: none of a log that is whole, as
@@ -149,12 +149,12 @@ def _compare_with_checkpoints(
 
 
 def _by_table(log: Edges, checkpoint: Checkpoint) -> list[Unseen]:
-    """What the view ``lost_offsets`` gives at the edges of a log by a row of the table ``checkpoints``."""
+    """Returns what the view ``lost_offsets`` gives at a log's edges for a row of ``checkpoints``."""
     return at_edges(log, with_checkpoint(NO_WITNESSES, checkpoint))
 
 
 def _stored(lake: LakeWriter) -> dict[str, Checkpoint]:
-    """The last row of each folder in the table ``checkpoints``."""
+    """Reads the last row of each folder in the table ``checkpoints``."""
     if not lake.has(CHECKPOINTS):
         return {}
     rows = lake.read(CHECKPOINTS, ["partition_dir", "read_at", *_FIELDS]).sort_by("read_at")

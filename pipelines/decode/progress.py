@@ -54,7 +54,7 @@ class Progress:
         segments: Sequence[Segment],
         finished: AbstractContextManager[Callable[[], float]],
     ) -> Iterator[None]:
-        """A phase that is one stage over these segments.
+        """Shows a phase that is one stage over these segments, with its share of bytes and the time left.
 
         finished: gives a function for the share of finished tasks. It is taken for the share of bytes:
         tasks hold about the same number of bytes.
@@ -82,7 +82,7 @@ class Progress:
 
 
 def _left(seconds: float) -> str:
-    """How long something takes, to two figures: 8 s, 2 min 30 s, 1 h 5 min."""
+    """Returns a duration in words, to two figures: 8 s, 2 min 30 s, 1 h 5 min."""
     whole = round(seconds)
     for unit, below, name, smaller in ((3600, 60, "h", "min"), (60, 1, "min", "s")):
         if whole >= unit:
@@ -91,7 +91,7 @@ def _left(seconds: float) -> str:
 
 
 class Pace:
-    """How many bytes a bounded run takes, so that a job that is killed has to do little again.
+    """The number of bytes that a bounded run takes, so that a killed job has to do little again.
 
     most: the upper bound. limit: of the next run; about as many bytes as half a minute takes.
     """

@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class TopicTotals:
-    """What a job decoded or landed of one topic. damaged: rows of quarantine."""
+    """Totals of what a job decoded or landed of one topic. damaged: rows of quarantine."""
 
     partitions: set[int] = field(default_factory=set)
     segments: int = 0
@@ -111,7 +111,7 @@ class Summary:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether the sources have damage, found by this job or before, or files that can't be read.
+        """Returns whether the sources have damage, found by this job or before, or files that can't be read.
 
         So too where the verdict is "not sound".
         """
@@ -125,11 +125,11 @@ class Summary:
 
     @property
     def missing_offsets(self) -> int:
-        """The number of offsets that no segment has, without those that are elsewhere."""
+        """Returns the number of offsets that no segment has, without those that are elsewhere."""
         return sum(one.count for _, one in self.missing if one.is_lost)
 
     def own_warnings(self) -> list[str]:
-        """Warnings about the segments and transactions of this job."""
+        """Returns warnings about the segments and transactions of this job."""
         warnings = first_lines(
             [
                 f"{counted_noun(size, 'byte')} of {segment} could not be read from the storage: "
@@ -181,7 +181,7 @@ class Summary:
         return warnings
 
     def to_json(self) -> str:
-        """The object of ``--json``, on one line."""
+        """Returns the object of ``--json``, on one line."""
         counted: dict[str, Any] = {"batches": self.batches, "records": self.records, "damaged": self.damaged}
         if self.chunks is not None:
             counted = {"chunks": self.chunks}
@@ -220,7 +220,7 @@ class Summary:
             counts.damaged += totals.damaged
 
     def to_row(self, began_us: int) -> pa.Table:
-        """The row of the table ``runs``. began_us: microseconds since 1970 UTC."""
+        """Returns the row of the table ``runs``. began_us: microseconds since 1970 UTC."""
         row = {
             **vars(self),
             "job": "decode" if self.chunks is None else "ingest",
@@ -232,7 +232,7 @@ class Summary:
         return rows_to_arrow(RUNS, [row])
 
     def headline(self) -> str:
-        """What the job did, in one line."""
+        """Returns what the job did, in one line."""
         did = "decoded" if self.chunks is None else "landed"
         if not self.segments:
             return f"nothing new to {'decode' if self.chunks is None else 'land'}"
@@ -241,7 +241,7 @@ class Summary:
         return f"{did} {size} in {self.seconds:.1f} s{rate}"
 
     def sections(self) -> Iterator[Section]:
-        """The tables of the summary that have rows."""
+        """Yields the tables of the summary that have rows."""
         landed = self.chunks is not None
         counts = ("batches", "records") if not landed else ()
         last = ("damaged ranges",) if not landed else ()
@@ -272,7 +272,7 @@ class Summary:
         )
 
     def other_lines(self) -> list[str]:
-        """What else there was, but damage."""
+        """Returns the lines on chunks, unchanged segments, swap files, typed and kept tables, skips."""
         lines = [f"chunks: {self.chunks:,}"] if self.chunks else []
         if self.unchanged:
             lines.append(f"nothing new in {counted_noun(self.unchanged, 'known segment')}")
@@ -287,7 +287,7 @@ class Summary:
         return lines + [f"skipped: {count:,} x {reason}" for reason, count in self.skipped.items()]
 
     def verdict(self) -> Verdict:
-        """On this run, and on what earlier runs found in the same sources."""
+        """Returns the verdict on this run, and on what earlier runs found in the same sources."""
         before = sum(self.known_damage.values())
         known = f"{counted_noun(self.unchanged, 'known segment')} (by length and fingerprint)"
         checked = segments_text(self.segments, self.bytes)
@@ -325,7 +325,7 @@ class Summary:
         )
 
     def verdict_line(self) -> str:
-        """The last line. Bytes that were landed are not checked before they are decoded."""
+        """Returns the last line. Bytes that were landed are not checked before they are decoded."""
         if self.chunks is None:
             return self.verdict().line
         failed = counted_noun(len(self.unreadable_chunks), "chunk")
@@ -334,7 +334,7 @@ class Summary:
         return f"verdict: {landed} landed as they are{lost}; not checked: what they hold (decode --from-raw)"
 
     def next_lines(self) -> list[str]:
-        """Where the tables are, and what to do next."""
+        """Returns the lines on where the tables are, and what to do next."""
         place = f"tables are in {printable(self.lake)}"
         if self.chunks is not None:
             return [place]
@@ -353,7 +353,7 @@ class Summary:
         ]
 
     def to_text(self) -> str:
-        """The summary for a pipe, a file or a notebook."""
+        """Returns the summary as text for a pipe, a file or a notebook."""
         lines = [self.headline()]
         for section in self.sections():
             lines += text_lines(section)
@@ -402,5 +402,5 @@ def _print_rich(summary: Summary) -> None:
 
 
 def counted(what: Counter[str]) -> list[str]:
-    """Each warning once, with its number if it came several times."""
+    """Returns each warning once, with its number if it came several times."""
     return [text if n == 1 else f"{text} ({n:,} times)" for text, n in what.items()]

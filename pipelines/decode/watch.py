@@ -35,7 +35,7 @@ def check_settings(settings: Settings) -> None:
 
 
 class Batching:
-    """Whether a run decodes what it planned, or leaves it to a later one: fewer, larger commits.
+    """The choice whether a run decodes what it planned or leaves it to a later one: fewer, larger commits.
 
     It decodes where the new bytes reach ``--commit-bytes``, or where the oldest change has waited for
     ``--commit-lag``; at once without both, and in the first run of a process, whose changes may have waited
@@ -55,7 +55,7 @@ class Batching:
         self._left: tuple[int, int] | None = None  # segments and new bytes that the last run left
 
     def is_due(self, plan: Plan) -> bool:
-        """Whether a run carries out its plan now, as one without any change does."""
+        """Returns whether a run carries out its plan now, as one without any change does."""
         self._left = None
         if not plan.has_changes:
             return True
@@ -69,7 +69,7 @@ class Batching:
 
     @property
     def lag(self) -> tuple[int, int, float]:
-        """Segments and new bytes that the last run left, and the seconds since the oldest were found."""
+        """Returns segments and new bytes that the last run left, and seconds since the oldest were found."""
         if self._left is None or self._since is None:
             return 0, 0, 0.0
         return *self._left, self._clock() - self._since
@@ -80,7 +80,7 @@ class Batching:
             self._since = None
 
     def tell(self) -> None:
-        """Says what the last run left, when no other follows in this process."""
+        """Logs what the last run left, when no other follows in this process."""
         if self._left is not None:
             segments, size = self._left
             log.info(
@@ -120,7 +120,7 @@ def watch(run: Callable[[], None], interval: float | None) -> None:
 
 @contextmanager
 def _until_terminated() -> Iterator[threading.Event]:
-    """An event that SIGTERM sets while the block runs."""
+    """Yields an event that SIGTERM sets while the block runs."""
     stopped = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:

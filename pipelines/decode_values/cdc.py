@@ -83,7 +83,7 @@ _OPS = "('r', 'c', 'u', 'd', 't')"
 
 
 def prepare(database: duckdb.DuckDBPyConnection) -> bool:
-    """Makes the table ``states`` of the table ``events``. False where a topic has no change events."""
+    """Makes the table ``states`` of the table ``events``. Returns False without change events."""
     envelopes = _envelopes(database)
     if not envelopes:
         return False
@@ -118,7 +118,7 @@ class _Envelope(NamedTuple):
 
 
 def _envelopes(database: duckdb.DuckDBPyConnection) -> dict[str, _Envelope]:
-    """The types of a topic that are envelopes, by name: "" of a topic with one type."""
+    """Returns the types of a topic that are envelopes, by name: "" of a topic with one type."""
     if _type(database, "value") == "VARCHAR":  # Kafka Connect's schema part is gone in typed tables
         return {"": _Envelope.of_json("CASE WHEN json_valid(value) THEN value::JSON END")}
     own = _envelope(database, "value")
@@ -129,7 +129,7 @@ def _envelopes(database: duckdb.DuckDBPyConnection) -> dict[str, _Envelope]:
 
 
 def _envelope(database: duckdb.DuckDBPyConnection, place: str) -> _Envelope | None:
-    """Of a struct with a text ``op``; None for anything else."""
+    """Returns the envelope of a struct with a text ``op``; None for anything else."""
     fields = _fields(database, place)
     rest = next(reversed(fields), "")
     if rest.rstrip("_") == REST:
@@ -144,7 +144,7 @@ def _type(database: duckdb.DuckDBPyConnection, expression: str, table: str = "ev
 
 
 def _fields(database: duckdb.DuckDBPyConnection, place: str) -> dict[str, str]:
-    """The types of a struct's fields by name; none for anything else."""
+    """Returns the types of a struct's fields by name; {} for anything else."""
     type_ = _type(database, place)
     if not type_.startswith("STRUCT") or type_.endswith("]"):
         return {}
@@ -153,7 +153,7 @@ def _fields(database: duckdb.DuckDBPyConnection, place: str) -> dict[str, str]:
 
 
 def _after(envelopes: Mapping[str, _Envelope]) -> str:
-    """SQL of the row: of several types a struct with a field a type, as typed tables have."""
+    """Returns SQL of the row: of several types a struct with a field a type, as typed tables have."""
     rows = {name: one.after for name, one in envelopes.items()}
     if len(rows) == 1:
         return next(iter(rows.values()))
@@ -163,7 +163,7 @@ def _after(envelopes: Mapping[str, _Envelope]) -> str:
 
 
 def _type_json(database: duckdb.DuckDBPyConnection) -> None:
-    """``changes.after`` as a struct with the types that all rows have; as JSON text where there is none."""
+    """Turns ``changes.after`` into a struct with the types that all rows have; else JSON text."""
     ((found,),) = database.execute("SELECT json_group_structure(after) FROM changes").fetchall()
     structure: Any = json.loads(found) if found else None
     if not isinstance(structure, dict) or not structure:
@@ -178,7 +178,7 @@ def _type_json(database: duckdb.DuckDBPyConnection) -> None:
 
 
 def _replace_after(database: duckdb.DuckDBPyConnection, value: str) -> None:
-    """Puts the value of an expression in the place of ``changes.after`` where that is not null."""
+    """Replaces ``changes.after``, where it is not null, by the value of an expression."""
     database.execute(
         "CREATE OR REPLACE TEMP TABLE changes AS SELECT * REPLACE "
         f"(CASE WHEN after IS NOT NULL THEN {value} END AS after) FROM changes"
@@ -186,7 +186,7 @@ def _replace_after(database: duckdb.DuckDBPyConnection, value: str) -> None:
 
 
 def _members(database: duckdb.DuckDBPyConnection, structures: list[Any]) -> list[str]:
-    """SQL of each member that the list ``after`` has: a text where an integer would lose digits."""
+    """Returns SQL of each member that the list ``after`` has: a text where an integer would lose digits."""
 
     def read(place: str, structure: Any, integer: str, real: str) -> str:
         return f"from_json({place}, {sql_literal(json.dumps(_storable(structure, integer, real)))})"
@@ -208,7 +208,7 @@ def _members(database: duckdb.DuckDBPyConnection, structures: list[Any]) -> list
 
 
 def _storable(structure: Any, integer: str, real: str) -> Any:
-    """A structure of DuckDB's with types that Delta has; text where names differ in case alone.
+    """Returns a structure of DuckDB's with types that Delta has; text where names differ in case alone.
 
     integer, real: the types of numbers.
     """

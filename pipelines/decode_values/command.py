@@ -65,7 +65,10 @@ def _check_topics(settings: Settings, address: str) -> None:
 
 
 def update(on_demand: SparkOnDemand, settings: Settings, address: str) -> tuple[list[TypedTopic], list[str]]:
-    """What changed, by topic, and the tables of ``--mode`` that were written. Takes the lake's lock."""
+    """Brings typed and kept tables up to date under the lake's lock.
+
+    Returns what changed, by topic, and the tables of ``--mode`` that were written.
+    """
     is_meant = TopicFilter(settings.topics, settings.exclude_topics)
     others = read_sources(settings.schemas, settings.registry)
     choices = {
@@ -90,7 +93,7 @@ def update(on_demand: SparkOnDemand, settings: Settings, address: str) -> tuple[
 
 
 def kept_lines(address: str, kept: Sequence[str], mode: str) -> list[str]:
-    """Which tables of ``--mode`` were written, or why none."""
+    """Returns lines on which tables of ``--mode`` were written, or why none."""
     return [f"written: {printable(address)}/{printable(one)}" for one in kept] or _NOT_WRITTEN[mode]
 
 
@@ -115,7 +118,7 @@ def _lines(done: Sequence[TypedTopic], address: str, seconds: float) -> list[str
 
 
 def _formats(one: TypedTopic) -> str:
-    """What the values are, the most frequent first."""
+    """Returns the formats of the values, the most frequent first."""
     found: Counter[str] = Counter()
     for side, label, _, reason, count in one.counts:
         if side == "value":

@@ -23,7 +23,7 @@ _EVENTS = """
 
 
 def create_events(database: duckdb.DuckDBPyConnection, table: TypedTable, condition: str = "") -> None:
-    """condition: WHERE or a join, of the typed table ``t``."""
+    """Creates the table ``events``. condition: WHERE or a join, of the typed table ``t``."""
     structs = "".join(f"{one} AS {side}, " for side, one in side_structs(table).items())
     database.execute(
         _EVENTS.format(
@@ -33,7 +33,7 @@ def create_events(database: duckdb.DuckDBPyConnection, table: TypedTable, condit
 
 
 def side_structs(table: TypedTable) -> Mapping[str, str]:
-    """Sides whose fields are columns of the table (``--value-columns flat``), and their structs in SQL.
+    """Returns side -> its struct in SQL, where its fields are columns (``--value-columns flat``).
 
     ``t`` is the table there.
     """

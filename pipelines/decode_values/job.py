@@ -67,7 +67,7 @@ _COMMENTS = {
 
 @dataclass
 class TypedTopic:
-    """What a run did to the typed table of a topic.
+    """Result of a run for the typed table of a topic.
 
     counts: [side, format or label, schema id, reason, payloads].
     """
@@ -91,7 +91,7 @@ class TypedJob:
         self.progress = ""  # how far ``run`` is, in words
 
     def run(self, is_meant: Callable[[str], bool]) -> list[TypedTopic]:
-        """Decodes the topics that are meant. What changed, by topic."""
+        """Decodes the topics that ``is_meant`` takes. Returns what changed, by topic."""
         records = published_tables(self._lake)[RECORDS.name]
         registry = registry_of_lake(records, self._others)
         keep_schemas(self._lake, registry)
@@ -142,7 +142,7 @@ class _Topic:
         self._are_merged = any(name == path for name, path in self._wrong.items())
 
     def update(self) -> TypedTopic | None:
-        """Decodes what is not there, commits it; None where nothing is to be done."""
+        """Decodes what is not there, and commits it. Returns None where nothing is to be done."""
         known = {one.name for one in self._files}
         gone = [path for name, path in self._typed.items() if name not in known]
         if not gone and all(map(self._is_fresh, self._files)):
@@ -163,7 +163,7 @@ class _Topic:
         )
 
     def _is_fresh(self, one: RecordsFile) -> bool:
-        """Whether its typed file is there, with current types, and no error that a new registry may mend."""
+        """Returns whether a typed file is there, with current types and no error a new registry may mend."""
         if self._are_merged:
             return False
         path = self._typed.get(one.name)
@@ -173,7 +173,7 @@ class _Topic:
         return path is not None and signature in path and not may_mend
 
     def _decode_all(self) -> list[dict[str, Any]]:
-        """Has files decoded until all have the same types; rows of DONE, one a file."""
+        """Decodes files until all have the same types. Returns rows of DONE, one a file."""
         done: dict[str, dict[str, Any]] = {}
         todo = [one for one in self._files if not self._is_fresh(one)]
         while todo:
@@ -189,7 +189,7 @@ class _Topic:
         return list(done.values())
 
     def _decode(self, files: Sequence[RecordsFile]) -> list[dict[str, Any]]:
-        """One pass."""
+        """Decodes these files once, with the types known so far. Returns rows of DONE."""
         tasks = [
             pa.table(
                 [[self._topic], [f.partition], [f.path], [self._types], [self._plain]],
@@ -226,7 +226,7 @@ class _Topic:
         return {}
 
     def _write_known(self) -> None:
-        """Before the commit: a run that dies between both decodes the topic's files again."""
+        """Writes types, form and plain payloads before the commit: a run that dies between decodes again."""
         system, folder = open_store(self._path)
         system.create_dir(folder, recursive=True)
         known = {"types": self._types, "plain": self._plain, "form": self._options.form}
@@ -234,7 +234,7 @@ class _Topic:
             file.write(json.dumps(known).encode())
 
     def _commit_errors(self, known: Collection[str], done: Sequence[Mapping[str, Any]]) -> None:
-        """Errors first: a run that dies before the typed table's commit does both again."""
+        """Commits the errors before the typed table: a run that dies in between does both again."""
         again = {typed_files.signature(one["file"]) for one in done}
         removed = [path for name, path in self._wrong.items() if name not in known or name in again]
         new = [one for one in done if one["error_path"]]
@@ -284,7 +284,7 @@ class _Topic:
 
 
 def _by_name(table: DeltaTable | None, topic: str | None) -> dict[str, str]:
-    """The paths of a table's files by the file of ``records`` that they are of; of a topic, None for all.
+    """Returns the file of ``records`` -> the path of a table's file made of it. topic: None for all.
 
     A file that another tool merged of several is by its own path.
     """
@@ -298,7 +298,7 @@ def _by_name(table: DeltaTable | None, topic: str | None) -> dict[str, str]:
 
 
 def _full_schema(columns: pa.Schema) -> pa.Schema:
-    """The columns of the table, with comments. columns: of its data files."""
+    """Returns the columns of the table, with comments. columns: of its data files."""
     fields = [pa.field("partition", pa.int32()), *columns]
     return pa.schema([one.with_metadata({"comment": _comment(one.name)}) for one in fields])
 

@@ -29,7 +29,7 @@ _KEEPS_ROWS = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "F
 
 
 def keep(lake: str, mode: str, is_meant: Callable[[str], bool]) -> list[str]:
-    """Brings the kept tables of some topics up to date. The paths of the tables that were written.
+    """Brings the kept tables of some topics up to date. Returns the paths of the tables it wrote.
 
     mode: LATEST or CDC. is_meant: whether a topic is; others are left as they are.
     """

@@ -93,7 +93,7 @@ class Seen:
 def select_latest(
     database: duckdb.DuckDBPyConnection, lake: str, path: str, table: TypedTable, made: Mapping[str, str]
 ) -> tuple[str, dict[str, str]]:
-    """The SELECT of the table's rows, and what the commit is to say: ``seen``, and what was ``read``.
+    """Returns the SELECT of the table's rows, and the commit's metadata: ``seen``, and what was ``read``.
 
     database: with the typed table and ``committed_records``. path: of the table. made: what its last commit
     says; none where it is to be made of the whole topic.
@@ -121,7 +121,7 @@ def select_latest(
 def _look(
     database: duckdb.DuckDBPyConnection, table: TypedTable, seen: Seen
 ) -> tuple[dict[int, tuple[int, int, int]], bool]:
-    """``Seen.parts`` of now, and whether the records before the seen ends are those that were seen."""
+    """Returns ``Seen.parts`` of now, and whether the records before the seen ends are those seen."""
     database.execute("CREATE TEMP TABLE ends(partition INT, seen_end BIGINT)")
     if seen.parts:
         database.executemany("INSERT INTO ends VALUES (?, ?)", [[p, one[0]] for p, one in seen.parts.items()])
@@ -132,7 +132,7 @@ def _look(
 
 
 def _kept(lake: str, path: str, table: TypedTable, version: int) -> ds.Dataset | None:
-    """The rows of the table; None where the typed table has not all files of a version, or other columns."""
+    """Opens the rows of the table; None if the typed table lost files of a version, or changed columns."""
     delta = open_table(table_path(lake, table.table))
     files, schema = set(delta.file_uris()), delta.schema().to_json()
     try:

@@ -21,7 +21,12 @@ from kafka_log_lake.udfs.decoder.kafka_reader import Refused
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.kernels.log_lines import Texts
 from kafka_log_lake.udfs.values.internal.definitions import messages
-from kafka_log_lake.udfs.values.internal.readers import UNKNOWN_TAGS, Reader, Unreadable, message_reader
+from kafka_log_lake.udfs.values.internal.readers import (
+    UNKNOWN_TAGS,
+    Reader,
+    UnreadableMessage,
+    message_reader,
+)
 from kafka_log_lake.udfs.values.internal.topics import InternalRecord, record_reader, with_consumer_protocol
 
 STRING, LONG, INTEGER, BYTES = "string", "long", "integer", "bytes"
@@ -223,7 +228,7 @@ def control_text(key: bytes | None, value: bytes | None) -> bytes:
         raise Refused(f"a control record {kind} without a value")
     try:
         fields, _ = _reader(name)(value, 0)
-    except Unreadable as why:
+    except UnreadableMessage as why:
         raise Refused(f"a control record {kind}: {why}") from None
     return f" {shown} {jackson(fields)}".encode()
 

@@ -35,7 +35,7 @@ from kafka_log_lake.udfs.batches.account import (
     Unseen,
     Witnesses,
     account_of,
-    behind_end,
+    after_end,
 )
 from kafka_log_lake.udfs.batches.offsets import NO_LIMIT, misplaced
 from kafka_log_lake.udfs.batches.retention import COMPACTED_TOPICS
@@ -114,7 +114,7 @@ def not_listed(
         yield Unsearched("what a checkpoint file names", text)
     for place, witnesses in _without_segments(listing, roots, topics):
         first = witnesses.start_of(NO_LIMIT) or 0  # no segment is there
-        for one in behind_end(first, witnesses) if request.takes(place[1]) else ():
+        for one in after_end(first, witnesses) if request.takes(place[1]) else ():
             if request.may_hide(one.first, one.last):
                 why = f"no segment of this partition is there; {one.witness}"
                 yield offsets_of(f"{place[0]}-{place[1]}", replace(one, detail=why))

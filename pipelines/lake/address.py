@@ -31,11 +31,14 @@ HEALED_LOG, COPIES = "healed", "_copies"
 
 
 class MissingTable(UserError):
-    """A complete lake has a table less than it was created with."""
+    """The error where a complete lake lacks a table that it was created with."""
 
 
 def lake_address(lake: str, default_scheme: str = "file") -> str:
-    """The absolute local path, or the canonical URI; without a trailing slash. Raises a UserError."""
+    """Returns the address of a lake: an absolute local path, or a canonical URI; no trailing slash.
+
+    Raises a UserError for a name that can't be a lake's.
+    """
     if not is_utf8(lake):
         raise UserError(f"--lake: {printable(lake)} is not UTF-8, as the names of files in a lake are")
     address = local_path(lake, default_scheme) or canonical(lake)
@@ -53,23 +56,23 @@ def table_path(address: str, table: str) -> str:
 
 
 def sql_table(address: str, table: str) -> str:
-    """The table's name in a FROM clause of Spark SQL."""
+    """Returns the table's name in a FROM clause of Spark SQL."""
     return "delta." + sql_name(table_path(address, table))
 
 
 def sql_name(name: str) -> str:
-    """An identifier in backticks."""
+    """Returns an identifier of Spark SQL, in backticks."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def sql_string(text: str) -> str:
-    """A string literal of Spark SQL. It escapes ``$`` too: Spark replaces ``${name}`` anywhere."""
+    """Returns a string literal of Spark SQL. It escapes ``$`` too: Spark replaces ``${name}`` anywhere."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024") + "'"
 
 
 @contextmanager
 def reading(place: str) -> Iterator[None]:
-    """Raises a UserError for a place that can't be read; a table that is not there stays its own error."""
+    """Turns errors of reading a place into a UserError; a TableNotFoundError passes as it is."""
     try:
         yield
     except TableNotFoundError:
@@ -79,7 +82,7 @@ def reading(place: str) -> Iterator[None]:
 
 
 def table_version(address: str, table: str) -> int | None:
-    """Schema version of a table; None if there is no table, or one that this project did not create."""
+    """Returns the schema version of a table; None if it is missing or this project did not create it."""
     path = table_path(address, table)
     try:
         with reading(f"the table {path}"):
@@ -94,11 +97,11 @@ def table_version(address: str, table: str) -> int | None:
 
 
 def _check_columns(path: str, name: str, table: DeltaTable) -> None:
-    """Raises a UserError for a folder with another table than the lake has there."""
-    declared = next((one for one in (*TABLES, *REPORT_TABLES) if one.name == name), None)
+    """Raises a UserError where a folder of the lake holds another table than the one that belongs there."""
+    declared = next((known for known in (*TABLES, *REPORT_TABLES) if known.name == name), None)
     held = {field.name for field in table.schema().fields}
-    names = [] if declared is None else [one.name for one in declared.columns]
-    missing = [one for one in names if one not in held]
+    names = [] if declared is None else [column.name for column in declared.columns]
+    missing = [column for column in names if column not in held]
     # a later release adds columns of reports at the end
     is_older = declared in REPORT_TABLES and names[:1] != missing[:1] and names[-len(missing) :] == missing
     if missing and not is_older:
@@ -109,7 +112,7 @@ def _check_columns(path: str, name: str, table: DeltaTable) -> None:
 
 
 def lake_table(address: str, table: str) -> DeltaTable:
-    """A table that every complete lake has. Raises a MissingTable where somebody removed it.
+    """Opens a table that every complete lake has. Raises a MissingTable where somebody removed it.
 
     Raises a UserError where another table is in its folder.
     """
@@ -127,13 +130,13 @@ def lake_table(address: str, table: str) -> DeltaTable:
 
 
 def tables_of(address: str) -> tuple[Table, ...]:
-    """The tables of a complete lake, and those of reports that have run on it."""
+    """Returns the tables of a complete lake, and those of reports that have run on it."""
     reports = (table for table in REPORT_TABLES if table_version(address, table.name) is not None)
     return (*TABLES, *reports)
 
 
 def is_lake(address: str) -> bool:
-    """Whether the lake is complete: its ledger is created last. Raises a UserError for another version."""
+    """Returns whether the lake is complete: its ledger comes last. Raises a UserError for another version."""
     version = table_version(address, SEGMENTS.name)
     if version is not None and version != SCHEMA_VERSION:
         newer = version > SCHEMA_VERSION
@@ -145,7 +148,7 @@ def is_lake(address: str) -> bool:
 
 
 def open_lake(lake: str, default_scheme: str = "file") -> str:
-    """The address of an existing lake. Raises a UserError if there is none."""
+    """Returns the address of an existing lake. Raises a UserError if there is none."""
     address = lake_address(lake, default_scheme)
     if not is_lake(address):
         raise UserError(f"there is no lake at {lake}: name a folder that decode made")
@@ -153,7 +156,7 @@ def open_lake(lake: str, default_scheme: str = "file") -> str:
 
 
 def log_address(lake: str, log: str | None) -> str:
-    """Where the tables of one log of several copies are. log: a copy's name; None or healed: the lake itself.
+    """Returns where the tables of one of several copies are. log: its name; None or healed: the lake itself.
 
     Raises a UserError for what can't be a name.
     """
@@ -167,8 +170,8 @@ def log_address(lake: str, log: str | None) -> str:
 def open_log(lake: str, log: str | None, default_scheme: str = "file") -> str:
     """``open_lake`` for one log of several copies. Raises a UserError where the lake does not have it."""
     address = open_lake(lake, default_scheme)
-    found = log_address(address, log)
-    if not is_lake(found):
+    of_log = log_address(address, log)
+    if not is_lake(of_log):
         raise UserError(
             f"--log {log}: the lake {address} has no tables of that copy: recover or decode with "
             "--source NAME=PATH and --with-copies writes them"
@@ -178,7 +181,7 @@ def open_log(lake: str, log: str | None, default_scheme: str = "file") -> str:
             f"--log {log}: the lake {address} has no healed log: recover, or decode with --source NAME=PATH, "
             "makes one"
         )
-    return found
+    return of_log
 
 
 def refuse_commits_by_spark(lake: str, who: str, instead: str) -> None:

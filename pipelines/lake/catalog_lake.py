@@ -29,9 +29,9 @@ from kafka_log_lake.pipelines.lake import transactions
 from kafka_log_lake.pipelines.lake.address import sql_name, sql_string
 from kafka_log_lake.pipelines.lake.catalog_schema import CatalogSchema
 from kafka_log_lake.pipelines.lake.commit import LakeWriter
-from kafka_log_lake.pipelines.lake.committed import marked
-from kafka_log_lake.pipelines.lake.intents import Intent, Intents, Place
-from kafka_log_lake.pipelines.lake.published import INGEST_APP, USER_METADATA, Commit, of_entry
+from kafka_log_lake.pipelines.lake.committed import intent_metadata
+from kafka_log_lake.pipelines.lake.intents import Intent, Intents, RowRange
+from kafka_log_lake.pipelines.lake.published import INGEST_APP, USER_METADATA, Commit, commit_of_entry
 from kafka_log_lake.pipelines.lake.superseded import delete_predicate
 from kafka_log_lake.pipelines.lake.transactions import Outcome
 from kafka_log_lake.pipelines.plan import ledger
@@ -59,21 +59,21 @@ _STAGED_ROWS = ((BATCHES, BATCH_ROW), (QUARANTINE, DAMAGE_ROW))
 # Hadoop's names of the levels 1 to 9 of gzip
 _GZIP_LEVELS = "BEST_SPEED TWO THREE FOUR FIVE SIX SEVEN EIGHT BEST_COMPRESSION"
 _CHANGES = "kafka_log_lake_ledger_changes"
-_SAID = "spark.databricks.delta.commitInfo.userMetadata"
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 def spark_condition(where: str) -> str:
-    """A condition of deltalake's SQL as Spark writes it: names in backticks, strings with escapes."""
+    """Translates a condition of deltalake's SQL to Spark's: names in backticks, strings with escapes."""
 
-    def token(found: re.Match[str]) -> str:
-        inside = found[0][1:-1]
-        return sql_name(inside) if found[0][0] == '"' else sql_string(inside.replace("''", "'"))
+    def token(match: re.Match[str]) -> str:
+        inside = match[0][1:-1]
+        return sql_name(inside) if match[0][0] == '"' else sql_string(inside.replace("''", "'"))
 
     return re.sub(r"'(?:[^']|'')*'|\"[^\"]*\"", token, where)
 
 
 def writing_conf(settings: Settings) -> dict[str, str]:
-    """Spark's settings for its Parquet writer."""
+    """Returns Spark's settings for its Parquet writer."""
     codec, level = settings.parquet_compression, settings.parquet_compression_level
     conf = {
         # deltalake reads Spark's default type, INT96, as nanoseconds, which cannot hold years past 2262
@@ -89,7 +89,7 @@ def writing_conf(settings: Settings) -> dict[str, str]:
 
 
 def staging_name(app_id: str, version: int) -> str:
-    """The name of what Spark writes of a run before it is committed."""
+    """Returns the name under which Spark stages a run's rows before the commit."""
     return f"{app_id}-{version:010d}.staged"
 
 
@@ -97,14 +97,14 @@ def _staged_table(name: str) -> str:
     return _STAGED + re.sub(r"[^a-z0-9]", "_", name)
 
 
-def _places(rows: pa.Table, where: str) -> pa.Array:
-    """The numbers of the rows that meet a condition of deltalake's SQL."""
+def _row_numbers(rows: pa.Table, where: str) -> pa.Array:
+    """Returns the indices of the rows (int64) that meet a condition of deltalake's SQL."""
     numbered = rows.append_column(_NUMBER, pa.array(range(rows.num_rows), pa.int64()))
     return duckdb.from_arrow(numbered).filter(where).project(_NUMBER).to_arrow_table().column(0)
 
 
 class CatalogIntents(Intents):
-    """Intents as rows of tables of staged rows. A run that has not ended has such a table, and no other."""
+    """Intents kept as rows in tables of staged rows. Only a run that has not ended has such a table."""
 
     def __init__(self, schema: CatalogSchema) -> None:
         self.schema = schema
@@ -115,18 +115,18 @@ class CatalogIntents(Intents):
         yield
 
     def pending(self) -> list[Intent]:
-        found = []
+        intents: list[Intent] = []
         for table in sorted(self._tables()):
             rows = self.schema.spark.table(self.schema.path(table)).where(F.col("kind") == _INTENT)
             texts = [row["payload"].encode() for row in rows.select("payload").collect()]
-            # one that is taken back has two rows; without any nothing was committed
-            found += sorted(map(Intent.from_json, texts), key=lambda one: one.taken_back)[-1:]
-        return sorted(found, key=lambda one: (one.app_id, one.version))
+            # an intent that is taken back has two rows; without any nothing was committed
+            intents += sorted(map(Intent.from_json, texts), key=lambda intent: intent.taken_back)[-1:]
+        return sorted(intents, key=lambda intent: (intent.app_id, intent.version))
 
     def write(self, intent: Intent) -> None:
         row = {"group_id": -1, "kind": _INTENT, "payload": intent.to_json().decode()}
-        made = pa.Table.from_pylist([row], schema=STAGED_SCHEMA)
-        self.stage(self.schema.spark.createDataFrame(made), staging_name(intent.app_id, intent.version))
+        rows = pa.Table.from_pylist([row], schema=STAGED_SCHEMA)
+        self.stage(self.schema.spark.createDataFrame(rows), staging_name(intent.app_id, intent.version))
 
     def remove(self, intent: Intent) -> None:
         self.remove_staged(staging_name(intent.app_id, intent.version))
@@ -138,7 +138,7 @@ class CatalogIntents(Intents):
         self.schema.names.add(table)
 
     def staged(self, name: str) -> DataFrame:
-        """Staged rows, columns of STAGED_DDL."""
+        """Returns the staged rows of a run, columns of STAGED_DDL."""
         return self.schema.spark.table(self.schema.path(_staged_table(name)))
 
     def remove_staged(self, name: str) -> None:
@@ -159,11 +159,11 @@ class CatalogIntents(Intents):
             self.schema.names.discard(table)
 
     def holds(self, paths: Sequence[str]) -> bool:
-        """True: intents of a catalog name no files, which are Spark's."""
+        """Returns True for no paths: intents of a catalog name no files, which are Spark's."""
         return not paths
 
     def flush_commits(self, intent: Intent) -> None:
-        """Nothing: the storage behind a catalog has what it has acknowledged."""
+        """Does nothing: the storage of a catalog has what it has acknowledged."""
 
 
 class CatalogLake(LakeWriter):
@@ -192,10 +192,10 @@ class CatalogLake(LakeWriter):
         if table not in _KEPT:
             return self._read(table, names, where)
         rows = self._all_rows(table, names)
-        return rows.take(_places(rows, where)).select(names) if where else rows.select(names)
+        return rows.take(_row_numbers(rows, where)).select(names) if where else rows.select(names)
 
     def _all_rows(self, table: Table, names: Collection[str]) -> pa.Table:
-        """Columns of all rows of a table of _KEPT, read once."""
+        """Returns columns of all rows of a table of _KEPT, which is read once."""
         kept = self._kept.get(table.name)
         if kept is None or not {*names} <= {*kept.schema.names}:
             kept = self._kept[table.name] = self._read(table, names, "")
@@ -208,7 +208,7 @@ class CatalogLake(LakeWriter):
         return rows.select(*map(sql_name, names)).toArrow().cast(pa.schema([schema.field(n) for n in names]))
 
     def located(self, segments: Sequence[Segment]) -> list[Segment]:
-        """The segments as they are: only Spark can read the files of a catalog's table."""
+        """Returns the segments as they are: only Spark can read the files of a catalog's table."""
         return list(segments)
 
     def transactions_of(self, partitions: Collection[Partition]) -> pa.Table:
@@ -229,29 +229,32 @@ class CatalogLake(LakeWriter):
         return table.name in self.intents.schema.names
 
     def _staged_frames(self, intent: Intent) -> dict[Table, DataFrame]:
-        """The staged rows that an intent commits."""
+        """Returns the staged rows that an intent commits, by table."""
         if not intent.staged or intent.app_id == INGEST_APP:
             return {}
         rows = self.intents.staged(intent.staged).where(~F.col("group_id").isin(intent.dropped_groups))
         return {table: rows.where(F.col("kind") == kind).select(f"{kind}.*") for table, kind in _STAGED_ROWS}
 
     def catch_up(self, table: Table) -> None:
-        """Nothing: Spark reads the newest version."""
+        """Does nothing: Spark reads the newest version."""
 
     def commits(self, table: str) -> Iterator[Commit]:
         rows = self._spark.sql(f"DESCRIBE HISTORY {self.path(table)}").collect()
-        return (of_entry(row["version"], 0, row[USER_METADATA]) for row in rows)
+        return (commit_of_entry(row["version"], 0, row[USER_METADATA]) for row in rows)
 
     def committed(self, table: str) -> int:
-        """The version of this app's last commit to a table; 0 for none. Read after killed runs alone."""
-        own = (commit.said for commit in self.commits(table))
-        return next((said["run"] for said in own if said.get("app") == self.app_id), 0)
+        """Returns the number of the last run of this app that committed to a table; 0 for none.
+
+        It is read after killed runs alone.
+        """
+        metadata = (commit.metadata for commit in self.commits(table))
+        return next((run["run"] for run in metadata if run.get("app") == self.app_id), 0)
 
     def is_done(self, table: Table, intent: Intent) -> bool:
         return self._is_recovering and self.committed(table.name) >= intent.version
 
     def free_version(self) -> int:
-        """The time: above the version of every run before."""
+        """Returns the time in ms since 1970, which is above the number of every run before."""
         return time.time_ns() // 1_000_000
 
     # Runs that were killed
@@ -271,14 +274,14 @@ class CatalogLake(LakeWriter):
         self._kept.clear()
 
     def restore(self, table: Table, version: int, intent: Intent) -> None:
-        said = marked(intent, undone=True)[USER_METADATA]
-        with configured(self._spark, {_SAID: said}):
+        metadata = intent_metadata(intent, undone=True)[USER_METADATA]
+        with configured(self._spark, {_METADATA: metadata}):
             self._spark.sql(f"RESTORE TABLE {self.path(table.name)} TO VERSION AS OF {int(version)}")
 
     # A run
 
     def commit_frames(self, intent: Intent, frames: Mapping[Table, DataFrame]) -> Outcome:
-        """Carries out an intent, with rows of tables that Spark makes while it writes them."""
+        """Commits an intent, with rows of tables that Spark makes while it writes them."""
         self._frames = frames
         try:
             with configured(self._spark, writing_conf(self._settings)):
@@ -292,10 +295,10 @@ class CatalogLake(LakeWriter):
         if not self._changes(table, intent):
             return
         frames = {**self._frames, **self._staged_frames(intent)}
-        self._overwrite(table, frames.get(table), intent.places, intent)
+        self._overwrite(table, frames.get(table), intent.ranges, intent)
 
     def _changes(self, table: Table, intent: Intent) -> bool:
-        """Whether a run adds rows to a table or removes some, by the ledger before it and after it."""
+        """Returns whether a run adds rows to a table or removes some, by the ledger before and after it."""
         count = _COUNTS.get(table)
         if count is None or intent.cut:
             return True
@@ -305,23 +308,27 @@ class CatalogLake(LakeWriter):
         now = any(getattr(row, count) for row in (*intent.put, *intent.drop))
         return now or bool(pc.sum(was.column(count)).as_py())
 
-    def replace_logs(self, rows: pa.Table, logs: list[Place], intent: Intent) -> None:
+    def replace_logs(self, rows: pa.Table, logs: list[RowRange], intent: Intent) -> None:
         self._overwrite(TRANSACTIONS, self._spark.createDataFrame(rows), logs, intent)
 
-    def _overwrite(self, table: Table, rows: DataFrame | None, places: list[Place], intent: Intent) -> None:
-        """Rows (None: none) take the place of those at some places, in one commit, unless it is there."""
-        if not places or self.is_done(table, intent):
+    def _overwrite(
+        self, table: Table, rows: DataFrame | None, ranges: list[RowRange], intent: Intent
+    ) -> None:
+        """Replaces the rows in some ranges by others (None: none) in one commit, unless it is there."""
+        if not ranges or self.is_done(table, intent):
             return
         if rows is None:
             rows = self._spark.createDataFrame(table.arrow_schema().empty_table())
-        writer = rows.writeTo(self.path(table.name)).option(USER_METADATA, marked(intent)[USER_METADATA])
-        writer.overwrite(F.expr(spark_condition(delete_predicate(table.name, places))))
+        writer = rows.writeTo(self.path(table.name)).option(
+            USER_METADATA, intent_metadata(intent)[USER_METADATA]
+        )
+        writer.overwrite(F.expr(spark_condition(delete_predicate(table.name, ranges))))
 
     def replace_ledger(self, intent: Intent) -> None:
         changes = ledger.changes(intent.put, intent.drop)
         self._spark.createDataFrame(changes).createOrReplaceTempView(_CHANGES)
         names = [sql_name(column.name) for column in SEGMENTS.columns]
-        with configured(self._spark, {_SAID: marked(intent)[USER_METADATA]}):
+        with configured(self._spark, {_METADATA: intent_metadata(intent)[USER_METADATA]}):
             self._spark.sql(
                 f"MERGE INTO {self.path(SEGMENTS.name)} old USING {_CHANGES} new "
                 "ON old.segment = new.segment WHEN MATCHED AND new.dropped THEN DELETE "

@@ -1,4 +1,4 @@
-"""The schema of a catalog that holds a lake (``--sink catalog``): what is there, and how its tables are made.
+"""The schema of a catalog that holds a lake (``--sink catalog``): lists and creates its tables.
 
 A statement takes Spark a second where it is busy, so what is there is asked once a job.
 """
@@ -49,7 +49,7 @@ _OFFSETS = {
 
 
 class CatalogSchema:
-    """Where a lake is in a catalog. For one job: what others change meanwhile is not seen.
+    """The place of a lake in a catalog. For one job: what others change meanwhile is not seen.
 
     name: schema, catalog.schema, or catalog.schema.prefix, with which several lakes share a schema.
     quoted: the schema, as SQL names it. begin: what tables and views begin with in SQL. ending: of the names
@@ -68,12 +68,12 @@ class CatalogSchema:
         return self._on_demand.spark
 
     def path(self, table: str) -> str:
-        """A table or view, as SQL names it."""
+        """Returns the name of a table or view in SQL."""
         return f"{self.quoted}.{sql_name(self._prefix + table)}"
 
     @cached_property
     def names(self) -> set[str]:
-        """The tables and views that are there, in small letters and without the prefix."""
+        """Returns the names of the tables and views that are there, in lower case and without the prefix."""
         try:
             found = self.spark.sql(f"SHOW TABLES IN {self.quoted}").collect()
         except spark_errors():
@@ -85,11 +85,11 @@ class CatalogSchema:
 
     @cached_property
     def described(self) -> dict[str, str]:
-        """What the catalog says of the schema: its Location, its Properties."""
+        """Returns what the catalog says of the schema: name -> value, such as Location and Properties."""
         return dict(map(tuple, self.spark.sql(f"DESCRIBE SCHEMA EXTENDED {self.quoted}").collect()))
 
     def has_lake(self) -> bool:
-        """Whether it holds a complete lake. Raises a UserError for another version, or one on S3."""
+        """Returns whether the schema holds a complete lake. Raises a UserError for another version or S3."""
         if SEGMENTS.name not in self.names:
             return False
         # ``PermanentViews`` notes the version in the schema, too

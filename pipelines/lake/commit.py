@@ -44,9 +44,9 @@ from pyspark.sql import DataFrame
 from kafka_log_lake.pipelines.cli.errors import JobError, one_line
 from kafka_log_lake.pipelines.engine.delta import data_files, read_rows, sql_in, sql_literal
 from kafka_log_lake.pipelines.lake import transactions
-from kafka_log_lake.pipelines.lake.committed import DECODED, CommittedTables, marked
+from kafka_log_lake.pipelines.lake.committed import DECODED, CommittedTables, intent_metadata
 from kafka_log_lake.pipelines.lake.features import apply_deletion_vectors
-from kafka_log_lake.pipelines.lake.intents import Intent, Place
+from kafka_log_lake.pipelines.lake.intents import Intent, RowRange
 from kafka_log_lake.pipelines.lake.published import INGEST_APP, Commit
 from kafka_log_lake.pipelines.lake.transactions import Outcome
 from kafka_log_lake.pipelines.listing.hadoop import open_to_spark
@@ -59,46 +59,46 @@ from kafka_log_lake.udfs.format.report_tables import RUNS
 from kafka_log_lake.udfs.format.schema import Table
 
 log = logging.getLogger(__name__)
-_NOWHERE = (1 << 63) - 1  # a byte behind every segment
+_NOWHERE = (1 << 63) - 1  # a byte after every segment
 
 
 class LakeWriter(CommittedTables):
-    """The tables of one lake, and the commits of one app (DECODE_APP or INGEST_APP) to them."""
+    """Commits the runs of one app (DECODE_APP or INGEST_APP) to a lake, and finishes killed ones."""
 
     def table(self, name: str) -> DataFrame:
         open_to_spark(self._on_demand.spark, self.address)
         return self._on_demand.spark.read.format("delta").load(self.path(name))
 
     def ledger(self, where: str = "") -> pa.Table:
-        """The ledger (``pipelines.plan.ledger.read``). where: a condition on rows, "" for all."""
+        """Returns the rows of the ledger: columns NAMES of ``pipelines.plan.ledger``. where: see ``read``."""
         return ledger.numbered(self.read(schema.SEGMENTS, ledger.NAMES, where))
 
     def read(self, table: Table, columns: Iterable[str], where: str = "") -> pa.Table:
-        """Columns of a table, read in this process. where: a condition on rows, "" for all."""
+        """Reads columns of a table in this process. where: a condition on rows, "" for all."""
         return read_rows(self._open(table.name), table.arrow_schema(), columns, where)
 
     def transactions_of(self, partitions: Collection[Partition]) -> pa.Table:
-        """The rows of ``transactions`` of some topic-partitions. Most logs have none."""
+        """Returns the rows of ``transactions`` of some topic-partitions. Most logs have none."""
         files = data_files(self._open(schema.TRANSACTIONS.name))
         columns = (files.column(f"partition.{name}").to_pylist() for name in ("topic", "partition"))
         return transactions.stored(self.read, {*zip(*columns, strict=True)}.intersection(partitions))
 
     def chunks_of_run(self, run_id: str) -> pa.Table:
-        """The chunks that a run landed, without their content."""
+        """Returns the chunks that a run landed, a row each, without their content."""
         columns = ["segment", "chunk_position", "chunk_bytes", "crc32c"]
         return self.read(schema.RAW_SEGMENTS, columns, f"run_id = {sql_literal(run_id)}")
 
     def located(self, segments: Sequence[Segment]) -> list[Segment]:
-        """Landed segments with the files of ``raw_segments`` that hold their bytes, for tasks to read."""
+        """Returns landed segments, each with the files of ``raw_segments`` that hold its bytes, for tasks."""
         table = schema.RAW_SEGMENTS
-        places = [Place(one.topic, one.partition, one.segment) for one in segments]
-        apply_deletion_vectors(self._open(table.name), table, places)  # tasks read whole files
+        ranges = [RowRange(s.topic, s.partition, s.segment) for s in segments]
+        apply_deletion_vectors(self._open(table.name), table, ranges)  # tasks read whole files
         return located(segments, data_files(self._open(table.name)), self.path(table.name))
 
     # Runs that were killed
 
     def recover(self) -> None:
-        """Finishes every run that was killed, or takes it back."""
+        """Finishes every run that was killed, or takes it back; adds its row to ``runs``."""
         for intent in self.intents.pending():
             type(self)(self._on_demand, self.address, self.intents, intent.app_id)._recover(intent)
         self.pin()
@@ -110,7 +110,7 @@ class LakeWriter(CommittedTables):
             self.add_rows(RUNS, ledger.rows_to_arrow(RUNS, [row]))
 
     def _row_of_run(self, intent: Intent) -> dict[str, Any]:
-        """The row of ``runs`` of a run that was killed: by what its commits say, which were not undone.
+        """Makes the row of ``runs`` for a run that was killed, from its commits that were not undone.
 
         Other commits of the run count too. seconds, phases and what the process alone knew are null or empty.
         """
@@ -125,17 +125,17 @@ class LakeWriter(CommittedTables):
             row |= {name: _sum(published, name) for name in ("segments", "bytes")}
             for name, table in zip(("records", "batches", "damaged"), DECODED, strict=True):
                 row[name] = _sum(self._commits_of_run(table, intent), "rows_added")
-        began = [one.decoded_at for one in intent.put] or [1000 * one.at for one in published]
+        began = [row.decoded_at for row in intent.put] or [1000 * commit.at for commit in published]
         job = "ingest" if intent.app_id == INGEST_APP else "decode"
         row |= {"run_id": intent.run_id, "job": job, "began_at": min(began, default=0)}
         return row | {"seconds": None, "phases": [], "unreadable": []}
 
     def _commits_of_run(self, table: Table, intent: Intent) -> list[Commit]:
-        """The commits of an intent's run to a table that are the newest of runs and that were not undone."""
-        of_app = (one for one in self.commits(table.name) if one.said.get("app") == intent.app_id)
-        own = list(itertools.takewhile(lambda one: one.said["run_id"] == intent.run_id, of_app))
-        undone = {commit.said["run"] for commit in own if commit.said.get("undone")}
-        return [commit for commit in own if commit.said["run"] not in undone]
+        """Returns the run's commits to a table that are newer than any other run's and were not undone."""
+        of_app = (c for c in self.commits(table.name) if c.metadata.get("app") == intent.app_id)
+        of_run = list(itertools.takewhile(lambda c: c.metadata["run_id"] == intent.run_id, of_app))
+        undone = {commit.metadata["run"] for commit in of_run if commit.metadata.get("undone")}
+        return [commit for commit in of_run if commit.metadata["run"] not in undone]
 
     def _finish_or_take_back(self, intent: Intent) -> None:
         why = "it is being taken back" if intent.taken_back else self._obstacle(intent)
@@ -157,7 +157,7 @@ class LakeWriter(CommittedTables):
         )
 
     def _obstacle(self, intent: Intent) -> str:
-        """Why an intent can't be finished; "" where nothing is known to hinder it."""
+        """Returns why an intent can't be finished; "" where nothing is known to hinder it."""
         waiting = [f for f in intent.files if self.committed(f.table) < intent.version]
         if not self.intents.holds([f"{f.table}/{f.path}" for f in waiting]):
             return "files that it wrote are gone"
@@ -177,16 +177,16 @@ class LakeWriter(CommittedTables):
         self.intents.remove(intent)
 
     def _commit_of(self, intent: Intent, table: Table) -> Commit | None:
-        """An intent's newest commit to a table: of its rows, or the one that undid that."""
-        own = (c for c in self.commits(table.name) if c.said.get("app") == intent.app_id)
-        newest = next((c for c in own if c.said["run"] <= intent.version), None)
-        return newest if newest and newest.said["run"] == intent.version else None
+        """Returns an intent's newest commit to a table: of its rows, or the one that undid that; or None."""
+        of_app = (c for c in self.commits(table.name) if c.metadata.get("app") == intent.app_id)
+        newest = next((c for c in of_app if c.metadata["run"] <= intent.version), None)
+        return newest if newest and newest.metadata["run"] == intent.version else None
 
     def _goes_back(self, table: Table, intent: Intent) -> bool:
-        """Brings a table to the version before an intent's commit; False where that can't be done."""
+        """Restores a table to the version before an intent's commit. Returns False if that can't be done."""
         commit, newest = self._commit_of(intent, table), next(self.commits(table.name))
         assert commit is not None
-        if commit.said.get("undone"):
+        if commit.metadata.get("undone"):
             return True
         if newest.version != commit.version:
             return False  # what others have committed since would go too
@@ -197,11 +197,11 @@ class LakeWriter(CommittedTables):
         return True
 
     def restore(self, table: Table, version: int, intent: Intent) -> None:
-        said = CommitProperties(custom_metadata=marked(intent, undone=True))
-        self._open(table.name).restore(version, commit_properties=said)
+        properties = CommitProperties(custom_metadata=intent_metadata(intent, undone=True))
+        self._open(table.name).restore(version, commit_properties=properties)
 
     def _leave(self, intent: Intent) -> None:
-        """Removes what an intent added, where tables can't go back to what they were before it.
+        """Removes what an intent added, where tables can't be restored to the version before it.
 
         Segments that it replaced keep the rows that are there, as their files may be gone; where they are
         not, a run decodes them again: it takes the file for a changed one that ended in damage.
@@ -217,7 +217,7 @@ class LakeWriter(CommittedTables):
             put=[replace(row, ends_in_damage=True, modified=0) for row in kept],
             goes_on={row.segment: _NOWHERE for row in kept},
             drop=[*(row for row in whole if row.segment not in known), *intent.drop],
-            cut=[place for place in intent.places if place.position > 0],
+            cut=[range_ for range_ in intent.ranges if range_.position > 0],
             transactional=sorted(intent.partitions),
         )
         self.intents.write(rest)
@@ -227,7 +227,7 @@ class LakeWriter(CommittedTables):
     # A run
 
     def commit(self, intent: Intent) -> Outcome:
-        """Writes the intent and carries it out."""
+        """Writes the intent and makes its commits. Returns what is uncertain in the logs it changes."""
         intent = replace(self.fenced(intent), source=list(self._settings.source))
         self.intents.write(intent)
         return self.finish(intent)
@@ -248,11 +248,11 @@ class LakeWriter(CommittedTables):
         return outcome
 
     def replace_rows(self, table: Table, intent: Intent) -> None:
-        """The commit of a run to a table of ``DECODED``, or of landed bytes."""
-        self.replace(table, intent, [f for f in intent.files if f.table == table.name], intent.places)
+        """Makes the run's commit to a table of ``DECODED``, or to ``raw_segments``."""
+        self.replace(table, intent, [f for f in intent.files if f.table == table.name], intent.ranges)
 
     def _replace_transactions(self, intent: Intent) -> Outcome:
-        """Commits ``transactions`` of the logs whose transactions the run changes."""
+        """Computes the transactions of the logs that the run changes, and commits those that differ."""
         stored = self.transactions_of(intent.partitions)
         had = zip(*(stored.column(name).to_pylist() for name in transactions.OF_ROWS), strict=True)
         affected = intent.partitions & {*had, *intent.transactional}
@@ -266,17 +266,17 @@ class LakeWriter(CommittedTables):
             self.read, affected, ledger.to_arrow(after.values()), stored
         )
         if changed:
-            self.replace_logs(rows, [Place(*log) for log in sorted(changed)], intent)
+            self.replace_logs(rows, [RowRange(*log) for log in sorted(changed)], intent)
         return outcome
 
-    def replace_logs(self, rows: pa.Table, logs: list[Place], intent: Intent) -> None:
-        """The commit of a run to ``transactions``: rows of some logs take the place of those there."""
+    def replace_logs(self, rows: pa.Table, logs: list[RowRange], intent: Intent) -> None:
+        """Makes the run's commit to ``transactions``: replaces the rows of some logs."""
         table = schema.TRANSACTIONS
         if not self.is_done(table, intent):
             self.replace(table, intent, self.write_by_partition(table, rows), logs)
 
     def replace_ledger(self, intent: Intent) -> None:
-        """The commit of a run to the ledger, which names the versions of the other tables."""
+        """Makes the run's commit to the ledger, which names the versions of the other tables."""
         decoded = sum(not row.is_left_out for row in intent.put)
         metrics = {"segments": decoded, "bytes": intent.new_bytes, "dropped": len(intent.drop)}
         versions = {t.name: self._open(t.name).version() for t in schema.TABLES if t is not schema.SEGMENTS}
@@ -309,4 +309,4 @@ class LakeWriter(CommittedTables):
 
 
 def _sum(commits: Iterable[Commit], name: str) -> int:
-    return sum(commit.said.get("metrics", {}).get(name, 0) for commit in commits)
+    return sum(commit.metadata.get("metrics", {}).get(name, 0) for commit in commits)

@@ -40,8 +40,8 @@ from kafka_log_lake.pipelines.lake.features import (
     check_features,
     with_deletion_vectors,
 )
-from kafka_log_lake.pipelines.lake.intents import Intent, Intents, Place
-from kafka_log_lake.pipelines.lake.published import DECODE_APP, INGEST_APP, Commit, history, mark
+from kafka_log_lake.pipelines.lake.intents import Intent, Intents, RowRange
+from kafka_log_lake.pipelines.lake.published import DECODE_APP, INGEST_APP, Commit, history, run_metadata
 from kafka_log_lake.pipelines.lake.superseded import OldFile, files_with
 from kafka_log_lake.pipelines.rules.files import group_begins
 from kafka_log_lake.udfs.arrow.parquet_sink import Codec, DataFile, Folders
@@ -59,7 +59,7 @@ _THREADS = 4
 
 
 class CommittedTables:
-    """The tables of one lake, and what one app (DECODE_APP or INGEST_APP) has committed to them."""
+    """The tables of one lake, and how one app (DECODE_APP or INGEST_APP) commits to each of them."""
 
     def __init__(self, on_demand: SparkOnDemand, address: str, intents: Intents, app_id: str) -> None:
         self.address, self.intents, self.app_id = address, intents, app_id
@@ -75,11 +75,11 @@ class CommittedTables:
 
     @property
     def _publishing(self) -> Table:
-        """The table whose commit makes a run's rows valid."""
+        """Returns the table whose commit makes a run's rows valid."""
         return schema.RAW_SEGMENTS if self.app_id == INGEST_APP else schema.SEGMENTS
 
     def _open(self, table: str) -> DeltaTable:
-        """A table. Opened once: a log of a million data files takes seconds to read.
+        """Returns a table, which is opened once: a log of a million data files takes seconds to read.
 
         At its latest version; where the lock is a lease, at the version after this job's last commit.
         """
@@ -92,11 +92,11 @@ class CommittedTables:
         return opened
 
     def catch_up(self, table: Table) -> None:
-        """Takes in what others, such as Spark, have committed to a table that is open."""
+        """Updates a table that is open to what others, such as Spark, have committed."""
         patiently(self._opened[table.name].update_incremental)
 
     def has(self, table: Table) -> bool:
-        """Whether a table is there: those of reports appear with their first rows."""
+        """Returns whether a table is there: those of reports appear with their first rows."""
         try:
             self._open(table.name)
         except MissingTable:
@@ -112,37 +112,37 @@ class CommittedTables:
         replace_rows(self.address, table, rows, where)
 
     def pin(self) -> None:
-        """Opens the table that publishes: what is planned after it is published onto this version of it."""
+        """Opens the table that publishes: what is planned from now on is published onto this version."""
         if self._lease is not None:
             self._opened.clear()
             self._open(self._publishing.name)
 
     def committed(self, table: str) -> int:
-        """The version of this app's last commit to a table; 0 for none."""
+        """Returns the number of the last run of this app that committed to a table; 0 for none."""
         return self._open(table).transaction_version(self.app_id) or 0
 
     def next_version(self) -> int:
-        """The version of the next run. Raises a RunFailed if another job runs."""
+        """Returns the number (``Intent.version``) of the next run. Raises a RunFailed if another job runs."""
         version = self.free_version()
         self._check_alone()
         return version
 
     def free_version(self) -> int:
-        """A version above those of all tables."""
+        """Returns a run number above those in all tables."""
         decoded = (*DECODED, schema.TRANSACTIONS, schema.SEGMENTS)
         tables = (schema.RAW_SEGMENTS,) if self.app_id == INGEST_APP else decoded
         version = 1 + max(self.committed(table.name) for table in tables)
         return version if self._lease is None else max(version, self._lease.number * _RUNS_PER_LEASE + 1)
 
     def fenced(self, intent: Intent) -> Intent:
-        """The intent, with the version it will be published onto. Raises a RunFailed if another job runs."""
+        """Returns the intent with the version to publish it onto. Raises a RunFailed if another job runs."""
         if self._lease is None:
             return intent
         self._check_alone()
         return replace(intent, after=self._open(self._publishing.name).version())
 
     def is_outrun(self, intent: Intent) -> bool:
-        """Whether a run can't be published any more: another has published or committed since its plan."""
+        """Returns whether a run can't be published any more: another has published since its plan."""
         if intent.after < 0 or self.committed(self._publishing.name) == intent.version:
             return False
         tables = (*DECODED, schema.TRANSACTIONS) if intent.app_id == DECODE_APP else ()
@@ -150,7 +150,7 @@ class CommittedTables:
         return version != intent.after or any(self.committed(t.name) > intent.version for t in tables)
 
     def is_done(self, table: Table, intent: Intent) -> bool:
-        """Whether a table has the run's commit. Raises a RunFailed where a later run has committed to it."""
+        """Returns whether a table has the run's commit. Raises a RunFailed where a later run's is there."""
         version = self.committed(table.name)
         if version > intent.version and self._lease is not None:
             raise self._not_alone()
@@ -175,8 +175,8 @@ class CommittedTables:
             try:
                 prepare(delta)
                 version = delta.version() + 1
-                made = commit(delta, write)
-                if self._lease is not None and made is not False and delta.version() != version:
+                has_committed = commit(delta, write)
+                if self._lease is not None and has_committed is not False and delta.version() != version:
                     patiently(partial(delta.load_as_version, version))
                 return
             except (DeltaError, OSError) as error:
@@ -191,7 +191,7 @@ class CommittedTables:
                     raise
 
     def _check_made(self, table: Table, intent: Intent, error: Exception) -> None:
-        """Raises a RunFailed unless the run's commit is there, whose attempt ended in an error.
+        """Raises a RunFailed unless the run's commit is there, after an attempt at it that ended in an error.
 
         The answer to a commit that succeeded may be lost, so that its second attempt meets the first.
         """
@@ -202,15 +202,15 @@ class CommittedTables:
         self._lease.check()  # or another job has made it, which found the intent
 
     def properties(self, intent: Intent, **more: Any) -> CommitProperties:
-        """Properties of a run's commits, by which it is known. more: see ``mark``."""
+        """Returns the properties of a run's commits. more: see ``run_metadata``."""
         return CommitProperties(
-            custom_metadata=marked(intent, **more),
+            custom_metadata=intent_metadata(intent, **more),
             app_transactions=[Transaction(intent.app_id, intent.version)],
             max_commit_retries=0,
         )
 
     def commits(self, table: str) -> Iterator[Commit]:
-        """The commits of a table, newest first, as far as its log still has them."""
+        """Yields the commits of a table, newest first, as far as its log still has them."""
         return history(self.address, table, self._open(table).version())
 
     def _check_alone(self) -> None:
@@ -232,14 +232,14 @@ class CommittedTables:
     # Replacing rows
 
     def replace(
-        self, table: Table, intent: Intent, files: Sequence[DataFile], places: Collection[Place]
+        self, table: Table, intent: Intent, files: Sequence[DataFile], ranges: Collection[RowRange]
     ) -> None:
-        """The commit of a run to a table, if it is missing: rows at ``places`` go, ``files`` come."""
+        """Makes a run's commit to a table, if it is missing: rows in ``ranges`` go, ``files`` come."""
         if self.is_done(table, intent):
             return
 
         def write(delta: DeltaTable) -> bool:
-            removed, rewritten = self._without(delta, table, places)
+            removed, rewritten = self._without(delta, table, ranges)
             added = [*files, *rewritten]
             actions: list[AddAction | RemoveAction] = [
                 *(remove_action(old.path, old.size, old.partition_values) for old in removed),
@@ -255,28 +255,28 @@ class CommittedTables:
                 )
             return bool(actions)
 
-        self.commit_once(table, intent, write, partial(apply_deletion_vectors, table=table, places=places))
+        self.commit_once(table, intent, write, partial(apply_deletion_vectors, table=table, ranges=ranges))
 
     def _without(
-        self, delta: DeltaTable, table: Table, places: Iterable[Place]
+        self, delta: DeltaTable, table: Table, ranges: Iterable[RowRange]
     ) -> tuple[list[OldFile], list[DataFile]]:
-        """The files that go so that no row at these places is left, and those written in place of some."""
-        found = list(files_with(delta, table, places))
-        if found:
-            deleted = with_deletion_vectors(delta)  # none of their rows is at these places any more
-            found = [file for file in found if file.path not in deleted]
-        removed = [file for file in found if file.is_all]
-        others = [file for file in found if not file.is_all]
+        """Returns files to remove so that no row in these ranges is left, and rewritten ones to add."""
+        old = list(files_with(delta, table, ranges))
+        if old:
+            deleted = with_deletion_vectors(delta)  # none of their rows is in these ranges any more
+            old = [file for file in old if file.path not in deleted]
+        removed = [file for file in old if file.is_all]
+        others = [file for file in old if not file.is_all]
         rewritten = []
-        for file, made in zip(others, self._rewrite(table, others), strict=True):
-            if made != SAME:
+        for file, result in zip(others, self._rewrite(table, others), strict=True):
+            if result != SAME:
                 removed.append(file)
-            if isinstance(made, DataFile):
-                rewritten.append(made)
+            if isinstance(result, DataFile):
+                rewritten.append(result)
         return removed, rewritten
 
     def _rewrite(self, table: Table, files: Sequence[OldFile]) -> list[DataFile | str]:
-        """What becomes of each file: see ``udfs.arrow.rewriting.rewrite``."""
+        """Rewrites files without the superseded rows; a result a file (``udfs.arrow.rewriting.rewrite``)."""
         tasks = [Rewrite(table.name, f.path, f.partition_values, f.starts) for f in files]
         if sum(file.size for file in files) > _IN_DRIVER and len(files) > 1:
             return self._rewrite_in_tasks(tasks)
@@ -293,32 +293,32 @@ class CommittedTables:
         parts = [rows.slice(at, 1) for at in range(rows.num_rows)]
         done = self._on_demand.run_stage(partial(stage, "rewrite_files", options), parts, REPORT_DDL)
         by_number = {number: rest for number, *rest in zip(*done.to_pydict().values(), strict=True)}
-        made = [by_number[number] for number in range(len(tasks))]
-        return [DataFile.from_json(payload) if kind == FILE else kind for kind, payload in made]
+        results = [by_number[number] for number in range(len(tasks))]
+        return [DataFile.from_json(payload) if kind == FILE else kind for kind, payload in results]
 
     def write_by_partition(self, table: Table, rows: pa.Table) -> list[DataFile]:
-        """Writes rows to new files, one a partition, in this process."""
+        """Writes rows to new files, one a partition, in this process. Returns the files."""
         if not rows.num_rows:
             return []
-        folders, own = Folders(self.address), list(table.partitioned_by)
-        ordered, made = rows.sort_by([(name, "ascending") for name in own]), []
-        begins = group_begins(ordered.select(own))
+        folders, keys = Folders(self.address), list(table.partitioned_by)
+        ordered, files = rows.sort_by([(name, "ascending") for name in keys]), []
+        begins = group_begins(ordered.select(keys))
         for begin, end in zip(begins, [*begins[1:], len(ordered)], strict=True):
             some = ordered.slice(begin, end - begin).combine_chunks()
-            texts: dict[str, str | None] = {name: str(some.column(name)[0]) for name in own}
-            rest = some.drop_columns(own)
-            made.append(write_rows(folders, table, texts, rest.schema, rest.to_batches(), self._codec))
+            texts: dict[str, str | None] = {name: str(some.column(name)[0]) for name in keys}
+            rest = some.drop_columns(keys)
+            files.append(write_rows(folders, table, texts, rest.schema, rest.to_batches(), self._codec))
         folders.flush()
-        return made
+        return files
 
 
-def marked(intent: Intent, **more: Any) -> dict[str, str]:
-    """What the commits of an intent's run say of it. more: see ``mark``."""
-    return mark(intent.run_id, intent.app_id, intent.version, source=intent.source, **more)
+def intent_metadata(intent: Intent, **more: Any) -> dict[str, str]:
+    """Returns the metadata of the commits of an intent's run. more: see ``run_metadata``."""
+    return run_metadata(intent.run_id, intent.app_id, intent.version, source=intent.source, **more)
 
 
 def _metrics(added: Sequence[DataFile], removed: Sequence[OldFile]) -> dict[str, int]:
-    """What a commit adds and removes. deltalake writes no ``operationMetrics`` of such a commit."""
+    """Counts what a commit adds and removes. deltalake writes no ``operationMetrics`` of such a commit."""
     return {
         "rows_added": sum(file.stats["numRecords"] for file in added),
         "files_added": len(added),
@@ -328,6 +328,6 @@ def _metrics(added: Sequence[DataFile], removed: Sequence[OldFile]) -> dict[str,
 
 
 def stage_options(settings: Settings, address: str, run_id: str = "", began_us: int = 0) -> StageOptions:
-    """What tasks get. address: of the lake. began_us: see ``StageOptions``."""
-    given: dict[str, Any] = {one.name: getattr(settings, one.name, None) for one in fields(StageOptions)}
-    return StageOptions(**given | {"run_id": run_id, "began_us": began_us, "lake": address})
+    """Returns the options of a stage's tasks. address: of the lake. began_us: see ``StageOptions``."""
+    values: dict[str, Any] = {f.name: getattr(settings, f.name, None) for f in fields(StageOptions)}
+    return StageOptions(**values | {"run_id": run_id, "began_us": began_us, "lake": address})

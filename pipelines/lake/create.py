@@ -51,7 +51,7 @@ def create_tables(address: str) -> None:
 
 
 def check_place(address: str) -> bool:
-    """Whether a complete lake exists. Raises a UserError if none can be created. Changes nothing."""
+    """Returns whether a complete lake exists. Raises a UserError if none can be created. Changes nothing."""
     ambiguous = _AMBIGUOUS.search(address)
     if ambiguous:
         raise UserError(
@@ -127,7 +127,7 @@ def replace_rows(address: str, table: Table, rows: pa.Table, where: str) -> None
 
 
 def properties(table: Table) -> dict[str, str]:
-    """The properties of a table of ours."""
+    """Returns the Delta properties with which this project creates a table."""
     return {
         "delta.enableDeletionVectors": "false",  # pyarrow and DuckDB cannot read them
         "delta.dataSkippingStatsColumns": ",".join(table.bounded),

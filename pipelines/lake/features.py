@@ -1,4 +1,4 @@
-"""Features of Delta that other tools turned on: those that deletions need, and those that are refused.
+"""Checks for features of Delta that other tools turned on: refuses some, applies deletion vectors.
 
 A deletion vector is part of a file's name in Delta's log. deltalake's transactions can't remove such a file,
 and a rewrite that reads the file alone would bring the deleted rows back. So deltalake's UPDATE first writes
@@ -14,7 +14,7 @@ from deltalake import CommitProperties, DeltaTable
 
 from kafka_log_lake.pipelines.cli.errors import RunFailed, UserError
 from kafka_log_lake.pipelines.engine.delta import data_files
-from kafka_log_lake.pipelines.lake.intents import Place
+from kafka_log_lake.pipelines.lake.intents import RowRange
 from kafka_log_lake.pipelines.lake.superseded import delete_predicate, files_with
 from kafka_log_lake.udfs.arrow.rewriting import KEYS
 from kafka_log_lake.udfs.format.schema import Table
@@ -46,12 +46,12 @@ def check_features(table: DeltaTable, path: str) -> None:
 
 
 def may_have_deletion_vectors(delta: DeltaTable) -> bool:
-    """Whether the table's protocol admits deletion vectors."""
+    """Returns whether the table's protocol admits deletion vectors."""
     return "deletionVectors" in (delta.protocol().reader_features or ())
 
 
 def with_deletion_vectors(delta: DeltaTable) -> set[str]:
-    """The files that have a deletion vector. Paths below the table's folder, as ``OldFile`` has them."""
+    """Returns the files that have a deletion vector: paths below the table's folder, as in ``OldFile``."""
     if not may_have_deletion_vectors(delta):
         return set()
     marked = set(pa.table(delta.deletion_vectors()).column("filepath").to_pylist())
@@ -66,15 +66,15 @@ def with_deletion_vectors(delta: DeltaTable) -> set[str]:
     return found
 
 
-def apply_deletion_vectors(delta: DeltaTable, table: Table, places: Collection[Place]) -> None:
-    """Writes the files with rows at these places again where they have a deletion vector, in one commit."""
-    if not places or not may_have_deletion_vectors(delta):
+def apply_deletion_vectors(delta: DeltaTable, table: Table, ranges: Collection[RowRange]) -> None:
+    """Rewrites the files with rows in these ranges that have a deletion vector, in one commit."""
+    if not ranges or not may_have_deletion_vectors(delta):
         return
     marked = with_deletion_vectors(delta)
-    if any(file.path in marked for file in files_with(delta, table, places)):
+    if any(file.path in marked for file in files_with(delta, table, ranges)):
         owner, _ = KEYS[table.name]
         delta.update(
             {owner: owner},
-            predicate=delete_predicate(table.name, places),
+            predicate=delete_predicate(table.name, ranges),
             commit_properties=CommitProperties(max_commit_retries=0),
         )

@@ -27,8 +27,8 @@ FOLDER = "_runs"
 
 
 @dataclass(frozen=True)
-class Place:
-    """The rows of a segment at or behind byte ``position``. In ``transactions``, the folder of a log."""
+class RowRange:
+    """The rows of a segment from byte ``position`` on. In ``transactions``: of a log, by its folder."""
 
     topic: str
     partition: int
@@ -38,7 +38,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Intent:
-    """What one run commits.
+    """Everything that one run commits: files to add, ledger rows to write, rows to remove.
 
     app_id, version: the Delta transaction id of each of its commits; version counts the runs of an app.
     files: data files to add to the tables.
@@ -63,7 +63,7 @@ class Intent:
     only_new: bool = False
     drop: list[LedgerRow] = field(default_factory=list)
     goes_on: dict[str, int] = field(default_factory=dict)
-    cut: list[Place] = field(default_factory=list)
+    cut: list[RowRange] = field(default_factory=list)
     transactional: list[Partition] = field(default_factory=list)
     staged: str = ""
     dropped_groups: list[int] = field(default_factory=list)
@@ -74,21 +74,21 @@ class Intent:
 
     @property
     def partitions(self) -> set[Partition]:
-        """The topic-partitions that the run changes."""
-        return {(place.topic, place.partition) for place in self.places}
+        """Returns the topic-partitions that the run changes."""
+        return {(range_.topic, range_.partition) for range_ in self.ranges}
 
     @property
-    def places(self) -> list[Place]:
-        """Where rows of the run are to be, and where none is to be left: what is there now goes."""
+    def ranges(self) -> list[RowRange]:
+        """Returns the rows that the run removes or replaces: what is there now goes."""
         return [
             *self.cut,
-            *(Place(r.topic, r.partition, r.segment, self.goes_on.get(r.segment, 0)) for r in self.put),
-            *(Place(r.topic, r.partition, r.segment) for r in self.drop),
+            *(RowRange(r.topic, r.partition, r.segment, self.goes_on.get(r.segment, 0)) for r in self.put),
+            *(RowRange(r.topic, r.partition, r.segment) for r in self.drop),
         ]
 
     @property
     def new_bytes(self) -> int:
-        """Bytes of segments that are decoded, without those that earlier runs decoded."""
+        """Returns the bytes of segments that the run decodes, without those that earlier runs decoded."""
         return sum(max(0, row.decoded_bytes - self.goes_on.get(row.segment, 0)) for row in self.put)
 
     def to_json(self) -> bytes:
@@ -96,8 +96,8 @@ class Intent:
 
     @classmethod
     def from_json(cls, text: bytes) -> Intent:
-        """Raises a UserError for a text that is none: somebody changed it, or copied a part of it."""
-        classes: dict[str, Any] = {"files": DataFile, "put": LedgerRow, "drop": LedgerRow, "cut": Place}
+        """Parses ``to_json``. Raises a UserError for another text: somebody changed it, or copied a part."""
+        classes: dict[str, Any] = {"files": DataFile, "put": LedgerRow, "drop": LedgerRow, "cut": RowRange}
         try:
             values: dict[str, Any] = json.loads(text)
             for name, kind in classes.items():
@@ -135,7 +135,7 @@ class Intents:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Locks a lake during a job. A killed process holds no lock of a local lake; a lease ends alone."""
+        """Locks the lake during a block. A local lock ends with its process; a lease ends without renewal."""
         if self.lease is not None:
             with self.lease.held():
                 yield
@@ -181,7 +181,7 @@ class Intents:
             ) from None
 
     def pending(self) -> list[Intent]:
-        """Intents of runs that were killed, oldest first for each app."""
+        """Reads the intents of runs that were killed, oldest first for each app."""
         return sorted(map(Intent.from_json, self._texts()), key=lambda i: (i.app_id, i.version))
 
     def _texts(self) -> Iterator[bytes]:
@@ -190,12 +190,12 @@ class Intents:
                 yield stream.read()
 
     def paths(self) -> list[str]:
-        """The files of the intents that are there."""
-        found = self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
-        return [info.path for info in found if info.is_file and info.path.endswith(".json")]
+        """Returns the paths of the intents that are there."""
+        infos = self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
+        return [info.path for info in infos if info.is_file and info.path.endswith(".json")]
 
     def write(self, intent: Intent) -> None:
-        """Writes the intent atomically. One that is taken back takes the place of what it was."""
+        """Writes the intent atomically. With ``taken_back`` it replaces the intent that was there."""
         path = self._path(intent)
         if not intent.taken_back and self._files.get_file_info(path).type != fs.FileType.NotFound:
             raise UserError(f"another run is writing to {self._lake}: {path} exists already")
@@ -210,7 +210,7 @@ class Intents:
             flush(self._folder)
 
     def flush_commits(self, intent: Intent) -> None:
-        """Flushes what Spark and deltalake, which do not, have committed since the intent was written.
+        """Flushes to disk what Spark and deltalake have committed since the intent was written.
 
         These are the new files of the tables' logs, and the data files that they name but the intent does
         not: its own were flushed by the tasks that wrote them. On a local lake alone.
@@ -218,12 +218,12 @@ class Intents:
         if self.local is None:
             return
         since = self._files.get_file_info(self._path(intent)).mtime_ns
-        own = {f"{self._base}/{file.table}/{file.path}" for file in intent.files}
+        flushed = {f"{self._base}/{file.table}/{file.path}" for file in intent.files}
         for table in TABLES:
             log = f"{self._base}/{table.name}/_delta_log"
             entries = [f for f in self._files.get_file_info(fs.FileSelector(log)) if f.mtime_ns >= since]
             new = [f.path for f in entries if f.path not in self._flushed]
-            added = {f"{self._base}/{table.name}/{p}" for path in new for p in _added(path)} - own
+            added = {f"{self._base}/{table.name}/{p}" for path in new for p in _added(path)} - flushed
             for path in [*sorted(added), *sorted({os.path.dirname(p) for p in added})]:
                 with suppress(FileNotFoundError):  # another run's VACUUM
                     flush(path)
@@ -237,7 +237,7 @@ class Intents:
             self._files.delete_file(self._path(intent))
 
     def holds(self, paths: Sequence[str]) -> bool:
-        """Whether all of these files exist. paths: relative to the lake."""
+        """Returns whether all of these files exist. paths: relative to the lake."""
         infos = self._files.get_file_info([f"{self._base}/{path}" for path in paths])
         return all(info.type == fs.FileType.File for info in infos)
 
@@ -246,7 +246,7 @@ class Intents:
 
 
 def _added(entry: str) -> list[str]:
-    """The paths of the data files that an entry of a Delta log adds, below the table's folder."""
+    """Returns the paths of the data files that an entry of a Delta log adds, below the table's folder."""
     if not entry.endswith(".json"):
         return []
     with open(entry, "rb") as lines:

@@ -43,7 +43,7 @@ _PREFIX, _RENEWED, _RELEASED = "lease-", "renewed", "released"
 
 
 def process_of(number: int) -> dict[str, Any]:
-    """A process of this machine, as others on it can look it up; nothing where that can't be done.
+    """Identifies a process of this machine, so that others on it can look it up; {} where that can't be done.
 
     place: the machine since it was started, and its table of processes. started: when the process was, as
     another one may have its number later.
@@ -57,7 +57,7 @@ def process_of(number: int) -> dict[str, Any]:
 
 
 def has_ended(process: Mapping[str, Any]) -> bool:
-    """Whether a process (``process_of``) ran on this machine, and does not run any more."""
+    """Returns whether a process (``process_of``) ran on this machine, and does not run any more."""
     if not process or process["place"] != process_of(os.getpid()).get("place"):
         return False
     try:
@@ -70,7 +70,7 @@ def has_ended(process: Mapping[str, Any]) -> bool:
 
 
 def _started(number: int) -> str:
-    """When a process started, in ticks since the machine did; "" for one that has ended and is not collected.
+    """Returns when a process started, in ticks since boot; "" for one that has ended and is not collected.
 
     ``/proc/<number>/stat``: the state is the first field after the name, in parentheses, the time the 20th.
     """
@@ -93,7 +93,7 @@ class Lease:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Takes the lease, renews it during a block, gives it back. Raises LakeBusy where a job has it."""
+        """Holds the lease during a block: takes, renews, releases it. Raises LakeBusy where a job has it."""
         while True:
             last = self._last()
             if last:
@@ -138,7 +138,7 @@ class Lease:
         return max(self._listed(), default=0)
 
     def _take(self, number: int) -> bool:
-        """Whether the lease of this number is this job's."""
+        """Takes the lease of a number. Returns whether this job has it."""
         path, nothing = self._table(number), pa.schema([("nothing", pa.string())])
         said = {"id": self._id, "owner": self._owner, "seconds": SECONDS, "process": process_of(os.getpid())}
         create = partial(
@@ -162,14 +162,14 @@ class Lease:
         return self._last() == number
 
     def _said(self, number: int) -> dict[str, Any]:
-        """What the job that took a lease wrote into it; nothing of one that is gone."""
+        """Reads what the job that took a lease wrote into it; {} where the lease is gone."""
         try:
             return dict(json.loads(open_table(self._table(number)).metadata().description or "{}"))
         except (DeltaError, OSError):
             return {}
 
     def _state(self, number: int) -> tuple[bool, int]:
-        """Whether a lease was given back, and when it was taken or renewed: nanoseconds of the store.
+        """Returns whether a lease was given back, and when it was taken or renewed: ns of the store's clock.
 
         0 where its folder is empty: it is just being taken, or removed as there is a later one.
         """
@@ -179,7 +179,7 @@ class Lease:
         return is_released, max((f.mtime_ns for f in found), default=0)
 
     def _wait_for_end(self, number: int) -> None:
-        """Returns when a lease has ended. Raises LakeBusy where its job is alive."""
+        """Waits until a lease has ended. Raises LakeBusy where its job is alive."""
         is_free, renewed = self._state(number)
         if is_free:
             return
@@ -204,7 +204,7 @@ class Lease:
                 )
 
     def _now(self) -> int:
-        """The time of the store, ns: when it says that a file was written now."""
+        """Returns the time of the store, in ns: what it gives to a file that is written now."""
         path = f"{self._folder}/clock-{self._id}"
         with self._files.open_output_stream(path) as out:
             out.write(b"now")

@@ -1,4 +1,4 @@
-"""Which rows of a table a run replaces, and which data files hold them, as far as the table's log knows."""
+"""Finds which rows of a table a run replaces, and which data files hold them, by the table's log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from kafka_log_lake.pipelines.engine.delta import data_files, sql_literal
-from kafka_log_lake.pipelines.lake.intents import Place
+from kafka_log_lake.pipelines.lake.intents import RowRange
 from kafka_log_lake.pipelines.plan.ledger import Partition
 from kafka_log_lake.udfs.arrow.rewriting import KEYS
 from kafka_log_lake.udfs.format.schema import Table
@@ -21,7 +21,7 @@ from kafka_log_lake.udfs.format.schema import Table
 
 @dataclass(frozen=True)
 class OldFile:
-    """A data file of a table's newest version that may hold such rows.
+    """A data file of a table's newest version that may hold superseded rows.
 
     path: below the table's folder. starts: as in ``udfs.arrow.rewriting.Rewrite``. is_all: whether all rows
     of the file are such rows, by the bounds in the log.
@@ -34,12 +34,12 @@ class OldFile:
     is_all: bool
 
 
-def files_with(delta: DeltaTable, table: Table, places: Iterable[Place]) -> Iterator[OldFile]:
-    """The files that may hold rows at some places."""
+def files_with(delta: DeltaTable, table: Table, ranges: Iterable[RowRange]) -> Iterator[OldFile]:
+    """Yields the files that may hold rows in some ranges."""
     by_partition: dict[Partition, dict[str, int]] = defaultdict(dict)
-    for place in places:
-        starts = by_partition[place.topic, place.partition]
-        starts[place.segment] = min(place.position, starts.get(place.segment, place.position))
+    for range_ in ranges:
+        starts = by_partition[range_.topic, range_.partition]
+        starts[range_.segment] = min(range_.position, starts.get(range_.segment, range_.position))
     if not by_partition:
         return
     owners = {partition: sorted(starts) for partition, starts in by_partition.items()}
@@ -58,7 +58,7 @@ def files_with(delta: DeltaTable, table: Table, places: Iterable[Place]) -> Iter
 
 
 def _of_partitions(files: pa.Table, owners: Mapping[Partition, Any]) -> Iterator[dict[str, Any]]:
-    """The files of some topics and of some partitions."""
+    """Yields the rows of ``data_files`` whose topic and partition number occur in ``owners``."""
     topics, numbers = ({partition[at] for partition in owners} for at in (0, 1))
     number = files.column("partition.partition")
     kept = pc.and_(
@@ -72,7 +72,7 @@ def _of_partitions(files: pa.Table, owners: Mapping[Partition, Any]) -> Iterator
 def _reached(
     file: Mapping[str, Any], table: str, owners: list[str], starts: Mapping[str, int]
 ) -> dict[str, int]:
-    """Of the starts of a partition those that may reach into a file, by its bounds. owners: sorted."""
+    """Returns the starts of a partition that may reach into a file, by its bounds. owners: sorted."""
     owner, position = KEYS[table]
     low, high = file.get(f"min.{owner}"), file.get(f"max.{owner}")
     if low is not None and high is not None:
@@ -81,20 +81,20 @@ def _reached(
     return {name: starts[name] for name in owners if last is None or starts[name] <= last}
 
 
-def delete_predicate(table: str, places: Iterable[Place]) -> str:
-    """A condition of deltalake's SQL: the rows of a table at some places, which are at least one.
+def delete_predicate(table: str, ranges: Iterable[RowRange]) -> str:
+    """Returns a condition of deltalake's SQL that holds for the rows of a table in one or more ranges.
 
     It begins with the partition columns, so that files of other partitions are not opened.
     """
-    places = list(places)
+    ranges = list(ranges)
     owner, position = KEYS[table]
-    whole = sorted({sql_literal(p.segment) for p in places if p.position == 0})
+    whole = sorted({sql_literal(p.segment) for p in ranges if p.position == 0})
     parts = [f"{owner} IN ({', '.join(whole)})"] if whole else []
     parts += [
         f"({owner} = {sql_literal(p.segment)} AND {position} >= {int(p.position)})"
-        for p in places
+        for p in ranges
         if p.position > 0
     ]
-    topics = ", ".join(sorted({sql_literal(p.topic) for p in places}))
-    numbers = ", ".join(map(str, sorted({int(p.partition) for p in places})))
+    topics = ", ".join(sorted({sql_literal(p.topic) for p in ranges}))
+    numbers = ", ".join(map(str, sorted({int(p.partition) for p in ranges})))
     return f'topic IN ({topics}) AND "partition" IN ({numbers}) AND ({" OR ".join(parts)})'

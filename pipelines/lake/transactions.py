@@ -41,7 +41,7 @@ _UNKNOWN = "SELECT count(*) FROM computed WHERE outcome = 'open' AND NOT holds_l
 
 @dataclass(frozen=True)
 class Outcome:
-    """Transactions with an uncertain outcome, in some logs.
+    """Counts of transactions with an uncertain outcome in some logs.
 
     uncertain: partition_dir of each log whose last stable offset is held by such a transaction.
     unknown: number of transactions that have ended, but whose marker was never seen.
@@ -56,16 +56,16 @@ Read = Callable[[Table, Iterable[str], str], pa.Table]
 
 
 def stored(read: Read, partitions: Collection[Partition]) -> pa.Table:
-    """The rows of the table ``transactions`` of some topic-partitions."""
+    """Reads the rows of the table ``transactions`` of some topic-partitions."""
     return rows_of(read, TRANSACTIONS, _COLUMNS, partitions)
 
 
 def compute(
     read: Read, partitions: Collection[Partition], ledger: pa.Table, before: pa.Table
 ) -> tuple[pa.Table, set[Log], Outcome]:
-    """The transactions of some topic-partitions: rows of the logs that differ from the table, these logs, and
-    what is uncertain in all of them.
+    """Computes the transactions of some topic-partitions.
 
+    Returns the rows of the logs that differ from the table, these logs, and what is uncertain in all of them.
     read: reads rows of the lake. ledger: their rows of ``segments``, as they will be after the run.
     before: their rows of ``transactions``.
     """
@@ -77,8 +77,8 @@ def compute(
         damaged = ledger.filter(pc.greater(ledger.column("damaged"), 0))
         places = {*zip(*(damaged.column(name).to_pylist() for name in OF_ROWS), strict=True)}
         damage = rows_of(read, QUARANTINE, (*OF_ROWS, *PLACE_COLUMNS), places)
-        found = transactions_of(files, known_rows(files, batches), known_rows(files, damage))
-        database.register("found", found.select(_COLUMNS))
+        transactions = transactions_of(files, known_rows(files, batches), known_rows(files, damage))
+        database.register("found", transactions.select(_COLUMNS))
         database.execute("CREATE TABLE computed AS FROM found")
         database.register("stored", before)
         database.execute(f"CREATE TABLE changed AS {_DIFFERENT_LOGS}")
@@ -95,7 +95,7 @@ def compute(
 def rows_of(
     read: Read, table: Table, columns: Collection[str], partitions: Collection[Partition], where: str = ""
 ) -> pa.Table:
-    """Columns of a table's rows in some topic-partitions."""
+    """Reads columns of a table's rows in some topic-partitions. where: a further condition, "" for none."""
     if not partitions:
         return table.arrow_schema().empty_table().select(columns)
     numbers = ", ".join(str(int(number)) for number in sorted({number for _, number in partitions}))
@@ -110,5 +110,5 @@ def rows_of(
 
 
 def known_rows(files: Files, rows: pa.Table) -> pa.Table:
-    """The rows of segments that the ledger has: anybody may have removed rows from it."""
+    """Keeps the rows of segments that the ledger has: anybody may have removed rows from it."""
     return rows.filter(pa.array(files.numbers(rows.column("segment")) >= 0))

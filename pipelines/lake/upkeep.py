@@ -35,7 +35,7 @@ DAY_US = 24 * 3600 * 1_000_000
 
 @dataclass(frozen=True)
 class Upkept:
-    """What was done to a table. files, bytes: of its newest version. deleted: files that no version needs."""
+    """Result of the upkeep of a table. files, bytes: of its newest version. deleted: files that went."""
 
     table: str
     files_before: int
@@ -106,7 +106,7 @@ def _size(delta: DeltaTable) -> tuple[int, int]:
 
 
 def expired(rows: Collection[LedgerRow], now_us: int, keep_days: int) -> list[LedgerRow]:
-    """Ledger rows of segments whose newest record is older than ``keep_days`` days.
+    """Returns the ledger rows of segments whose newest record is older than ``keep_days`` days.
 
     now_us: microseconds since 1970 UTC. A segment without a timestamp counts from when it was decoded.
     """
@@ -116,7 +116,7 @@ def expired(rows: Collection[LedgerRow], now_us: int, keep_days: int) -> list[Le
 
 
 def from_the_start(rows: Collection[LedgerRow], known: Collection[LedgerRow]) -> list[LedgerRow]:
-    """Those of the rows that no other known segment of their log is in front of.
+    """Returns the rows of segments that are at the start of their log: no other known one is before them.
 
     As a broker's retention does: a hole in a log looks like a loss, and a transaction whose marker was there
     would hold back all records behind it.

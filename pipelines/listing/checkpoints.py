@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafka_log_lake.udfs.batches.log_start import Noted
+from kafka_log_lake.udfs.batches.log_start import CheckpointedStart
 from kafka_log_lake.udfs.batches.noted_start import LOG_START_FILE
 from kafka_log_lake.udfs.format.checkpoint_text import MOST_BYTES, OFFSET_FILES, offset_entries
 from kafka_log_lake.udfs.storage.byte_source import local_path
@@ -91,14 +91,14 @@ class Checkpoints:
             for place, checkpoint in entries.items():
                 yield log_dir, place, checkpoint
 
-    def noted_start(self, partition_dir: str, topic: str, partition: int) -> Noted | None:
+    def noted_start(self, partition_dir: str, topic: str, partition: int) -> CheckpointedStart | None:
         """What ``log-start-offset-checkpoint`` says of the log in a folder; None where it was not read."""
         path = local_path(partition_dir)
         log_dir = os.path.dirname(path) if path else None
         if log_dir is None or log_dir not in self._with_starts:
             return None
         checkpoint = self._by_folder[log_dir].get((topic, partition))
-        return Noted(checkpoint.log_start_offset if checkpoint else None)
+        return CheckpointedStart(checkpoint.log_start_offset if checkpoint else None)
 
     def of(self, partition_dir: str, topic: str, partition: int) -> Checkpoint | None:
         """What is known of the log in a folder, by its URI; None for nothing."""

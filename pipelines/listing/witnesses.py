@@ -22,7 +22,7 @@ from kafka_log_lake.pipelines.listing.naming import (
 )
 from kafka_log_lake.pipelines.listing.remote_metadata import RemoteRanges, remote_ranges
 from kafka_log_lake.pipelines.listing.uris import canonical
-from kafka_log_lake.udfs.batches.account import NO_WITNESSES, Aside, Witnesses
+from kafka_log_lake.udfs.batches.account import NO_WITNESSES, Leftover, Witnesses
 from kafka_log_lake.udfs.batches.noted_start import first_batch_epoch
 from kafka_log_lake.udfs.format.checkpoint_text import LEADER_EPOCH_FILE, epoch_entries
 from kafka_log_lake.udfs.format.layout import MAX_OFFSET
@@ -58,7 +58,7 @@ class WitnessFiles:
     log_dirs: set[str] = field(default_factory=set)
     follows: bool = False
     _by_folder: dict[str, Witnesses] = field(default_factory=dict)
-    _left: dict[tuple[str, int], list[Aside]] = field(default_factory=lambda: defaultdict(list))
+    _left: dict[tuple[str, int], list[Leftover]] = field(default_factory=lambda: defaultdict(list))
     _remote: dict[str, RemoteRanges | None] = field(default_factory=dict)
 
     @property
@@ -107,7 +107,7 @@ class WitnessFiles:
             )
         except OSError:
             topic_id = None
-        self._left[place].append(Aside(folder, kind, min(base for base, _ in logs), length, topic_id))
+        self._left[place].append(Leftover(folder, kind, min(base for base, _ in logs), length, topic_id))
 
     def of(
         self,
@@ -193,7 +193,7 @@ def with_checkpoint(witnesses: Witnesses, noted: Checkpoint) -> Witnesses:
 
 def _witnesses(folder: str, names: Sequence[str], follow: bool) -> Witnesses:
     """What the names and the small files in a partition folder say."""
-    logs, indexes, snapshots, aside = set[int](), set[int](), list[int](), list[Aside]()
+    logs, indexes, snapshots, aside = set[int](), set[int](), list[int](), list[Leftover]()
     for name in names:
         match = _NAME.fullmatch(name)
         if match is None or (base := int(match[1])) > MAX_OFFSET:
@@ -204,7 +204,7 @@ def _witnesses(folder: str, names: Sequence[str], follow: bool) -> Witnesses:
         elif kind == "snapshot":
             snapshots.append(base)
         elif kind is None:
-            aside.append(Aside(os.path.join(folder, name), match[3], base, _length(folder, name)))
+            aside.append(Leftover(os.path.join(folder, name), match[3], base, _length(folder, name)))
         else:
             indexes.add(base)
     swaps = {one.base for one in aside if one.kind == "swap"}

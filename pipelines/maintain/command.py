@@ -33,7 +33,7 @@ _HOLDERS = ("", ".swap", PIECES)  # behind a segment's name: has its bytes
 
 @dataclass(frozen=True)
 class Maintained:
-    """What a run did. dropped: segments whose rows were deleted."""
+    """Result of ``maintain``. dropped: number of segments whose rows were deleted."""
 
     lake: str
     dropped: int

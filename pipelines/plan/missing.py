@@ -23,8 +23,8 @@ from kafka_log_lake.udfs.batches.account import (
     WRONG_BASE,
     Unseen,
     Witnesses,
+    after_end,
     before_start,
-    behind_end,
 )
 from kafka_log_lake.udfs.batches.offsets import NO_LIMIT, Order
 from kafka_log_lake.udfs.compute import pc
@@ -106,7 +106,7 @@ class Edges(NamedTuple):
 
 def at_edges(edges: Edges, witnesses: Witnesses) -> list[Unseen]:
     """The offsets before the start and behind the end of a log that witnesses name."""
-    return [*before_start(edges.start, witnesses), *behind_end(edges.end, witnesses)]
+    return [*before_start(edges.start, witnesses), *after_end(edges.end, witnesses)]
 
 
 def edges_of_ledger(rows: pa.Table, noted: Mapping[str, ListedLog], ends: Mapping[str, int]) -> list[Edges]:

@@ -68,7 +68,7 @@ def run(
     if choose_engine(engine, lake, writes, at) == "duckdb":
 
         def in_duckdb(run_in: Callable[..., Any], **options: Any) -> Any:
-            """What ``run_in`` gives in a database with what the statement names.
+            """Calls ``run_in`` with a database that has what the statement names.
 
             If a name is not there it is run again among all names, of which DuckDB gives the nearest.
             """
@@ -105,7 +105,7 @@ _OF_COMMITTED = ("committed_records", "messages", "latest_by_key")
 
 
 def _note_uncommitted(database: duckdb.DuckDBPyConnection, statement: str) -> None:
-    """Says how many records the views of committed records leave out."""
+    """Logs how many records the views of committed records leave out."""
     name = next((token.word for token in tokens(statement) if token.word in _OF_COMMITTED), None)
     if name is None:
         return
@@ -121,7 +121,7 @@ def _note_uncommitted(database: duckdb.DuckDBPyConnection, statement: str) -> No
 
 
 def choose_engine(engine: str, lake: str, writes: str = "refuse", at: str | None = None) -> str:
-    """Which engine runs statements: duckdb or spark. Raises a UserError for one that can't do it."""
+    """Chooses the engine of statements: duckdb or spark. Raises a UserError for one that can't run them."""
     is_here = local_path(lake) is not None or is_object_store(canonical(lake))
     if engine == "auto":
         engine = "spark" if writes == "allow" or not is_here or _is_elsewhere() else "duckdb"
@@ -147,7 +147,7 @@ def _write(path: str, suffix: str, lines: Lines, arrow: Arrow) -> None:
 
 
 def _is_elsewhere() -> bool:
-    """Whether a session or a cluster of the user may know other names than this process."""
+    """Returns whether a session or a cluster of the user may know other names than this process."""
     pyspark = sys.modules.get("pyspark.sql")
     has_session = pyspark is not None and pyspark.SparkSession.getActiveSession() is not None
     return has_session or any(name in os.environ for name in _OF_A_CLUSTER)

@@ -32,7 +32,7 @@ _SETTING = re.compile(r"(, or|\. Use) SET \w+ ?=[^.]*")
 
 
 class UnknownName(UserError):
-    """A table, view or function that is not there."""
+    """The error for a table, view or function that is not there."""
 
 
 def answer(
@@ -42,7 +42,7 @@ def answer(
     room: int | None = None,
     kinds: frozenset[duckdb.StatementType] = READS,
 ) -> Iterator[str]:
-    """Lines that print the result of one statement. output: table, json or csv. room: see ``rows.printed``.
+    """Returns lines that print the result of one statement. output: table, json or csv. room: ``printed``.
 
     kinds: of statements that are run. Raises a UserError for another one, for more than one and for what
     DuckDB says of a wrong one.
@@ -57,7 +57,7 @@ def answer(
 
 
 def arrow(database: duckdb.DuckDBPyConnection, statement: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The schema and the rows of ``answer`` as Arrow. Raises as it does."""
+    """Returns the schema and the rows of ``answer`` as Arrow. Raises as it does."""
     schema, batches, _ = _run(database, statement, READS)
     return schema, batches
 
@@ -65,11 +65,11 @@ def arrow(database: duckdb.DuckDBPyConnection, statement: str) -> tuple[pa.Schem
 def _run(
     database: duckdb.DuckDBPyConnection, statement: str, kinds: frozenset[duckdb.StatementType]
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch], bool]:
-    """The schema and the rows of a statement, and whether they are a plan (EXPLAIN)."""
+    """Runs a statement. Returns its schema, its rows, and whether they are a plan (EXPLAIN)."""
     thread = ThreadPoolExecutor(1)
 
     def computed(work: Callable[[], Any]) -> Any:
-        """What DuckDB gives in another thread: in this one Ctrl-C would wait until it is done."""
+        """Calls DuckDB in another thread: in this one Ctrl-C would wait until it is done."""
         try:
             return thread.submit(work).result()
         except (KeyboardInterrupt, SystemExit):
@@ -95,7 +95,10 @@ def _run(
 def _judged(
     database: duckdb.DuckDBPyConnection, text: str, kinds: frozenset[duckdb.StatementType]
 ) -> tuple[duckdb.Statement, bool]:
-    """The statement of a text, and whether it is EXPLAIN. Raises a UserError for one that may not run."""
+    """Parses the one statement of a text. Returns it, and whether it is EXPLAIN.
+
+    Raises a UserError for one that may not run.
+    """
     found = database.extract_statements(text)
     if len(found) != 1:
         raise UserError(f"SQL: {'one statement at a time' if found else 'there is no statement'}")
@@ -113,7 +116,7 @@ def _judged(
 
 
 def _refusal(word: str, kinds: frozenset[duckdb.StatementType]) -> str:
-    """Why a statement may not run, and what to do instead. word: what it is."""
+    """Returns why a statement may not run, and what to do instead. word: its kind."""
     to_file = "query --output FILE writes rows to a file"
     if kinds is IN_MEMORY:
         return f"the shell only reads the lake, and this is {word}" + (
@@ -124,7 +127,7 @@ def _refusal(word: str, kinds: frozenset[duckdb.StatementType]) -> str:
 
 
 def _around_pivot(text: str) -> str:
-    """What a statement with a PIVOT is: SELECT, EXPLAIN, or its first word.
+    """Returns the kind of a statement with a PIVOT: SELECT, EXPLAIN, or its first word.
 
     DuckDB makes several statements of it, whatever the PIVOT is in: COPY (PIVOT ...) TO 'file' too.
     """
@@ -142,7 +145,7 @@ def _around_pivot(text: str) -> str:
 
 
 def _explained(text: str) -> str:
-    """The statement behind EXPLAIN, its options left out."""
+    """Returns the statement after EXPLAIN, its options left out."""
     left = [token for token in tokens(text) if not token.is_comment]
     left = left[1:]
     if left and left[0].word == "analyze":
@@ -163,7 +166,7 @@ _CHANGING = ("insert", "update", "delete", "merge", "copy", "create")
 
 @contextmanager
 def _wrong_statements_in_one_line() -> Iterator[None]:
-    """Raises a UserError for what DuckDB says of a statement: its message without the quoted line."""
+    """Turns what DuckDB says of a statement into a UserError: its message without the quoted line."""
     try:
         yield
     except duckdb.InterruptException:

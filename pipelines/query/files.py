@@ -17,7 +17,7 @@ _GROUP_BYTES, _GROUP_ROWS = 64 << 20, 1 << 20
 
 
 def check_output(path: str, lake: str) -> str:
-    """``.csv`` or ``.parquet``, by the end of a file's name. Raises a UserError for what can't be written."""
+    """Returns ``.csv`` or ``.parquet``, by a file's name. Raises a UserError for what can't be written."""
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in (CSV, PARQUET):
         raise UserError(f"--output {path} must end in {CSV} or {PARQUET}")
@@ -60,7 +60,7 @@ def write_parquet(path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch
 
 
 def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Batches that make a row group together."""
+    """Yields lists of batches that make a row group together."""
     group: list[pa.RecordBatch] = []
     size = rows = 0
     for batch in batches:

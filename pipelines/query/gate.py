@@ -1,4 +1,4 @@
-"""What a statement of Spark SQL does, by the plan that Spark's own parser makes of it.
+"""Decides what a statement of Spark SQL does, by the plan that Spark's own parser makes of it.
 
 A plan is walked whole: every node of it, in subqueries, common table expressions and expressions too. Nodes
 that read are listed; one that is not is refused, whatever Spark release or extension it comes from.
@@ -74,7 +74,7 @@ def check_reads(spark: SparkSession, statement: str) -> None:
 
 
 def changes(spark: SparkSession, statement: str) -> bool:
-    """Whether a statement does more than read and change the session. Raises as ``check_reads`` does."""
+    """Returns whether a statement does more than read and change the session. Raises as ``check_reads``."""
     return bool(_not_reading(spark, statement, _OF_SESSION))
 
 
@@ -85,7 +85,7 @@ def refuse_changes_on_s3(spark: SparkSession, lake: str, statement: str) -> None
 
 
 def _not_reading(spark: SparkSession, statement: str, also: Iterable[str] = ()) -> str:
-    """What a statement does besides reading, as the name of a plan's node or function; "" for nothing."""
+    """Returns what a statement does besides reading: a plan's node or function, "" for nothing."""
     allowed = _QUERIES | _SHOWING | frozenset(also)
     for node in driver_of(spark).parsed_plan(statement):
         if node.is_plan and node.kind not in allowed:

@@ -16,14 +16,14 @@ _INFINITE = {2**63 - 1: "infinity", 1 - 2**63: "-infinity"}  # timestamps of Duc
 
 
 def json_lines(batch: pa.RecordBatch) -> Iterator[str]:
-    """One JSON object a row."""
+    """Yields one JSON object a row."""
     keys = [_quoted(name) + ":" for name in batch.schema.names]
     for row in zip(*map(encoded, batch.columns), strict=True):
         yield "{" + ",".join([key + value for key, value in zip(keys, row, strict=True)]) + "}"
 
 
 def encoded(array: pa.Array) -> list[str]:
-    """The JSON text of every value of an array."""
+    """Returns the JSON text of every value of an array."""
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
         return encoded(array.storage)
@@ -51,7 +51,7 @@ def encoded(array: pa.Array) -> list[str]:
 
 
 def _grouped(array: pa.Array, items: list[str], begin: str, end: str) -> list[str]:
-    """Lists or maps: the items of each between brackets."""
+    """Encodes lists or maps: the items of each between brackets."""
     ends, there = array.offsets.to_pylist(), array.is_valid().to_pylist()
     return [
         begin + ",".join(items[ends[i] : ends[i + 1]]) + end if is_there else "null"
@@ -64,7 +64,7 @@ def _each(array: pa.Array, encode: Callable[[Any], str]) -> list[str]:
 
 
 def _interval(value: Any) -> str:
-    """``1 month 3 days 1.5 seconds``, without the parts that are 0."""
+    """Formats an interval as ``1 month 3 days 1.5 seconds``, without the parts that are 0."""
     parts = {"month": value.months, "day": value.days, "second": value.nanoseconds / 1e9}
     shown = [f"{n:g} {name}{'' if abs(n) == 1 else 's'}" for name, n in parts.items() if n]
     return " ".join(shown) or "0 seconds"
@@ -89,7 +89,7 @@ def _not_finite(value: float) -> str:
 
 
 def _moments(array: pa.Array) -> list[str]:
-    """Dates, and timestamps with six digits of a second or nine, as ISO 8601. Years past 9999 have a sign."""
+    """Encodes dates and timestamps (six or nine digits of a second) as ISO 8601; years past 9999 signed."""
     kind = array.type
     is_date = pa.types.is_date32(kind)
     unit = "D" if is_date else kind.unit

@@ -41,7 +41,7 @@ class Column:
 def printed(
     output: str, columns: Sequence[Column], lines: Iterable[str], room: int | None = None
 ) -> Iterable[str]:
-    """The lines that print rows. output: table, json or csv.
+    """Returns the lines that print rows. output: table, json or csv.
 
     lines: rows as JSON objects. room: columns of the terminal that a table's line should fit in; None if
     there is no terminal, UNCUT to cut nothing.
@@ -52,7 +52,7 @@ def printed(
 
 
 def parse(line: str) -> list[tuple[str, Any]]:
-    """(name, value) pairs of one row: a name may occur twice, a number is its text."""
+    """Parses a row to (name, value) pairs: a name may occur twice, a number is its text."""
     pairs: list[tuple[str, Any]] = json.loads(
         line, object_pairs_hook=list, parse_int=Number, parse_float=Number
     )
@@ -64,7 +64,7 @@ class Number(str):
 
 
 def as_text(value: Any) -> str:
-    """A value as the text of one cell; a nested value as JSON."""
+    """Returns a value as the text of one cell; a nested value as JSON."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -73,7 +73,7 @@ def as_text(value: Any) -> str:
 
 
 def to_json(value: Any) -> str:
-    """The JSON text of a value from ``parse``, where an object is a list of (name, value) pairs."""
+    """Returns the JSON text of a value from ``parse``, where an object is a list of (name, value) pairs."""
     if isinstance(value, Number):
         return value
     if isinstance(value, list):
@@ -84,7 +84,7 @@ def to_json(value: Any) -> str:
 
 
 def readable(encoded: str | None) -> str | None:
-    """Base64 decoded for a person: printable UTF-8 as text, other bytes in hexadecimal."""
+    """Decodes Base64 for a person: printable UTF-8 as text, other bytes in hexadecimal."""
     if encoded is None:
         return None
     content = base64.b64decode(encoded)
@@ -96,12 +96,12 @@ def readable(encoded: str | None) -> str | None:
 
 
 def is_command(text: str) -> bool:
-    """Whether a value is a command of Kafka or of this project."""
+    """Returns whether a value is a command of Kafka or of this project."""
     return re.match(r"kafka-[a-z-]+(\.sh)? ", text) is not None
 
 
 def plain_number(text: str) -> str:
-    """A number as a person writes it: 0.00052301736 for 5.230173599999999E-4. Others stay as they are."""
+    """Returns a number as a person writes it: 0.00052301736 for 5.230173599999999E-4. Others stay."""
     if not re.fullmatch(r"-?\d+(\.\d+)?[eE][-+]?\d+", text):
         return text
     value = float(text)
@@ -112,7 +112,7 @@ def plain_number(text: str) -> str:
 
 
 def table_lines(columns: Sequence[Column], lines: Iterable[str], room: int | None = None) -> Iterator[str]:
-    """Lines of a table. The first rows decide how wide a column is; control characters are escaped.
+    """Yields lines of a table. The first rows decide how wide a column is; control characters are escaped.
 
     lines, room: see ``printed``. Numbers are never cut, nor commands, which are to be pasted. Where the
     columns do not fit the room, each value has its own line.
@@ -174,7 +174,7 @@ def table_lines(columns: Sequence[Column], lines: Iterable[str], room: int | Non
 
 
 def _fitted(widest: Sequence[int], least: Sequence[int], room: int | None) -> list[int]:
-    """Widths of columns. least: what each needs in any case; the widest columns give up theirs first."""
+    """Returns widths of columns. least: what each needs in any case; the widest shrink first."""
     if room == UNCUT:
         return list(widest)
 

@@ -72,13 +72,13 @@ _UNKNOWN_NAMES = {
 
 
 def _json_lines(frame: DataFrame) -> Iterator[str]:
-    """One JSON object per row, keys in the order of the columns."""
+    """Yields one JSON object per row, keys in the order of the columns."""
     objects = frame.select(F.to_json(F.struct("*"), _JSON))
     return (_decimal(row[0]) for row in objects.toLocalIterator(prefetchPartitions=True))
 
 
 def _decimal(line: str) -> str:
-    """A row with doubles as DuckDB's rows have them: Java writes 5.0E-4 for 0.0005."""
+    """Returns a row with doubles as DuckDB's rows have them: Java writes 5.0E-4 for 0.0005."""
     if re.search(r"\dE-?\d", line) is None:
         return line
     return to_json([(name, _python_s(value)) for name, value in parse(line)])
@@ -107,7 +107,7 @@ def prepare(spark: SparkSession, lake: str, statement: str = "", writes: bool = 
 def answer(
     spark: SparkSession, lake: str, statement: str, output: str, room: int | None = None, writes: bool = False
 ) -> Iterator[str]:
-    """Lines that print the result of one statement over a lake. Raises a UserError if the statement is wrong.
+    """Yields lines that print the result of a statement over a lake. Raises a UserError for a wrong one.
 
     output: table, json or csv. room: see ``rows.printed``. writes: whether it may change tables.
     """
@@ -116,7 +116,7 @@ def answer(
 
 
 def results(spark: SparkSession, statement: str, output: str, room: int | None = None) -> Iterator[str]:
-    """``answer`` in a session that ``prepare`` has seen."""
+    """Yields ``answer`` in a session that ``prepare`` has set up."""
     with one_line_errors(spark):
         frame = spark.sql(statement)
         if not frame.columns:
@@ -134,7 +134,7 @@ def results(spark: SparkSession, statement: str, output: str, room: int | None =
 
 
 def arrow(spark: SparkSession, lake: str, statement: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The schema and the rows of ``answer`` as Arrow, partition by partition. Raises as it does."""
+    """Returns schema and rows of ``answer`` as Arrow, partition by partition. Raises as it does."""
     prepare(spark, lake, statement)
     with one_line_errors(spark):
         frame = spark.sql(statement)
@@ -153,7 +153,7 @@ def _arrow_batches(spark: SparkSession, frame: DataFrame, schema: pa.Schema) -> 
 
 
 def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Each batch as the bytes of an Arrow stream; runs in a worker."""
+    """Packs each batch into the bytes of an Arrow stream; runs in a worker."""
     for batch in batches:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as stream:
@@ -163,7 +163,7 @@ def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def one_line_errors(spark: SparkSession) -> Iterator[None]:
-    """Raises a UserError for what Spark says of a wrong statement."""
+    """Turns what Spark says of a wrong statement into a UserError of one line."""
     try:
         yield
     except spark_errors() as error:
@@ -174,7 +174,7 @@ def one_line_errors(spark: SparkSession) -> Iterator[None]:
 
 
 def similar_name(spark: SparkSession, error: Exception) -> str:
-    """``; did you mean x?`` for an unknown table, view or function; of columns Spark tells itself."""
+    """Returns ``; did you mean x?`` for an unknown table, view or function; of columns Spark tells itself."""
     condition = error.getCondition() if isinstance(error, PySparkException) else None
     kind = _UNKNOWN_NAMES.get(condition or "")
     if kind is None or not isinstance(error, PySparkException):
@@ -189,7 +189,7 @@ _SURROGATE, _REPLACEMENT = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?"), "\ufffd"
 
 
 def arrow_type(of: pa.DataType, text: pa.DataType | None = None) -> pa.DataType:
-    """A type of Spark with the names and nulls that Parquet's nested types have by default.
+    """Returns a type of Spark with the names and nulls that Parquet's nested types have by default.
 
     text: a type that takes the place of strings.
     """
@@ -203,7 +203,7 @@ def arrow_type(of: pa.DataType, text: pa.DataType | None = None) -> pa.DataType:
 
 
 def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch with the names and types of a schema from ``arrow_type``."""
+    """Converts a batch to the names and types of a schema from ``arrow_type``."""
     columns = [_converted(column, of) for column, of in zip(batch.columns, schema.types, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -222,7 +222,7 @@ def _converted(column: pa.Array, of: pa.DataType) -> pa.Array:
 
 
 def _with_text(value: Any, of: pa.DataType) -> Any:
-    """A value with bytes in place of strings, which become text."""
+    """Decodes a value whose strings are bytes."""
     if value is None:
         return None
     if pa.types.is_string(of):

@@ -12,7 +12,7 @@ from typing import Any
 from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.scan.findings import Findings, Log
 from kafka_log_lake.udfs.batches.clocks import TRANSACTION_TIMEOUT_MS
-from kafka_log_lake.udfs.batches.endings import PREPARE, Noted, ending_of
+from kafka_log_lake.udfs.batches.endings import PREPARE, CoordinatorState, ending_of
 from kafka_log_lake.udfs.storage.byte_source import local_path
 
 TOPIC = "__transaction_state"
@@ -24,7 +24,7 @@ class _Record:
     """The last record of a transactional id. noted: None of a tombstone; before: its former producer id."""
 
     offset: int
-    noted: Noted | None = None
+    noted: CoordinatorState | None = None
     producer_id: int = -1
     before: int = -1
 
@@ -36,7 +36,7 @@ class Coordinators:
     records: dict[str, _Record] = field(default_factory=dict)
     unread: int = 0
 
-    def of(self, producer: int) -> Noted | None:
+    def of(self, producer: int) -> CoordinatorState | None:
         """What was noted last of a producer id: a transactional id has it now, or had it before."""
         found = []
         for one in self.records.values():
@@ -68,7 +68,7 @@ def add_endings(findings: Findings, listing: Listing) -> None:
         findings.prepared += _with_markers(own, logs[name], now_ms)
 
 
-def _with_markers(own: Coordinators, logs: list[Log], now_ms: int) -> list[Noted]:
+def _with_markers(own: Coordinators, logs: list[Log], now_ms: int) -> list[CoordinatorState]:
     """What coordinators have prepared for too long, though none of its scanned logs has it open."""
     places = {(log.topic, log.partition) for log in logs}
     opened = {one.producer_id for log in logs for one in log.open_transactions}
@@ -128,7 +128,7 @@ def _record(name: str, offset: int, state: dict[str, Any], until: int) -> _Recor
     places = ((one["topic"], number) for one in state["partitions"] or () for number in one["partitions"])
     began, updated = (_ms(state[of]) for of in ("start_timestamp", "last_update_timestamp"))
     epoch, timeout = state["producer_epoch"], state["timeout_ms"]
-    noted = Noted(name, state["state"], epoch, timeout, frozenset(places), began, updated, until)
+    noted = CoordinatorState(name, state["state"], epoch, timeout, frozenset(places), began, updated, until)
     return _Record(offset, noted, state["producer_id"], state["previous_producer_id"])
 
 

@@ -40,11 +40,11 @@ from kafka_log_lake.udfs.batches.account import (
     account_of,
 )
 from kafka_log_lake.udfs.batches.clocks import Clock
-from kafka_log_lake.udfs.batches.endings import Noted
+from kafka_log_lake.udfs.batches.endings import CoordinatorState
 from kafka_log_lake.udfs.batches.retention import SegmentTime
 
 if TYPE_CHECKING:
-    from kafka_log_lake.udfs.values.schemas.profile import Look, PayloadFormat
+    from kafka_log_lake.udfs.values.schemas.profile import PayloadFormat, PayloadKind
 
 
 @dataclass
@@ -91,7 +91,7 @@ class Log:
     unconfirmed: tuple[int, int] | None = None
     open_transactions: list[OpenTransaction] = field(default_factory=list)
     clock: Clock = field(default_factory=Clock)
-    looks: Counter[Look] = field(default_factory=Counter)
+    looks: Counter[PayloadKind] = field(default_factory=Counter)
 
     @property
     def end(self) -> int:
@@ -139,7 +139,7 @@ class Findings:
     placements: dict[str | None, Any] = field(default_factory=dict)
     clusters: dict[str, list[str]] = field(default_factory=dict)
     sort: str = "bytes"
-    prepared: list[Noted] = field(default_factory=list)
+    prepared: list[CoordinatorState] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
@@ -175,7 +175,7 @@ class Findings:
             payload_formats,  # decoders, which find does not need
         )
 
-        looks: dict[str, Counter[Look]] = defaultdict(Counter)
+        looks: dict[str, Counter[PayloadKind]] = defaultdict(Counter)
         for log in self.logs:
             looks[log.topic] += log.looks
         return payload_formats(looks)

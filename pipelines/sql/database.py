@@ -73,7 +73,7 @@ def open_database(
     at: str | None = None,
     tables: Mapping[str, DeltaTable] | None = None,
 ) -> duckdb.DuckDBPyConnection:
-    """``connect`` for one statement: the tables and views that it names are enough; "" for all.
+    """Opens a lake as ``connect`` does, for one statement: the tables and views that it names; "" for all.
 
     tables: the ``published_tables`` to open, where another part of an answer came from it.
     """
@@ -102,7 +102,7 @@ def open_database(
 
 @contextmanager
 def one_database(lake: str, statement: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """``open_database`` for a block; its folder goes with the block and not with this process."""
+    """Opens a database (``open_database``) for a block; its folder goes with the block, not this process."""
     database = open_database(lake, statement)
     (spill,) = database.execute("SELECT current_setting('temp_directory')").fetchall()[0]
     try:
@@ -113,7 +113,7 @@ def one_database(lake: str, statement: str) -> Iterator[duckdb.DuckDBPyConnectio
 
 
 def macros() -> Iterable[str]:
-    """Statements that create the functions of Spark that the views call."""
+    """Returns statements that create the functions of Spark that the views call."""
     text = resources.files("kafka_log_lake.pipelines.sql").joinpath("macros.sql").read_text()
     return [line for line in text.splitlines() if line.startswith("CREATE")]
 
@@ -121,7 +121,7 @@ def macros() -> Iterable[str]:
 def _database(
     address: str, tables: Mapping[str, OpenTable], typed: Sequence[TypedTable], threads: int | None
 ) -> duckdb.DuckDBPyConnection:
-    """A database with the tables. Its folder of links and of what does not fit in memory goes with it."""
+    """Creates a database with the tables. Its folder of links and spilled data goes with this process."""
     folder = tempfile.mkdtemp(prefix="kafka-log-lake-")
     # a relation may outlive the connection that made it, and reads through the folder
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -163,7 +163,7 @@ def _database(
 
 
 def _create_typed(database: duckdb.DuckDBPyConnection, address: str, folder: str, table: TypedTable) -> None:
-    """A view of a typed table in the schema of its folder."""
+    """Creates the view of a typed table in the schema of its folder."""
     database.execute(f'CREATE SCHEMA IF NOT EXISTS "{table.folder}"')
     columns = ", ".join(map(quoted, table.schema.names))
     if is_object_store(address) or not table.files:
@@ -200,7 +200,7 @@ def _link_files(folder: Path, table: str, files: Mapping[str, str]) -> None:
 
 
 def _dataset(path: str, table: OpenTable) -> ds.Dataset:
-    """The data files of a table in an object store, as DuckDB reads them through pyarrow."""
+    """Returns the data files of a table in an object store, as DuckDB reads them through pyarrow."""
     import pyarrow.dataset as ds  # takes 0.1 s to load, and local lakes do not need it
 
     system, folder = open_store(path)
@@ -220,7 +220,7 @@ def _columns(table: Table, rows: str) -> str:
 
 
 def _parquet(folder: str, table: OpenTable) -> str:
-    """The rows of a table's files, which are linked below a folder as ``table.files`` names them."""
+    """Returns SQL for the rows of a table's files, linked below a folder as ``table.files`` names them."""
     declared = table.declared
     files = ", ".join(sql_literal(f"{folder}/{declared.name}/{path}") for path in table.files)
     types = ", ".join(
@@ -234,7 +234,7 @@ def _parquet(folder: str, table: OpenTable) -> str:
 
 @dataclass(frozen=True)
 class OpenTable:
-    """One version of a table.
+    """A version of a table that is to be opened in DuckDB.
 
     files: path -> a data file below the table's folder. The path is one with folders of partition values, as
     DuckDB reads them: the values are those of the log, wherever the file lies. rows: those of a small table
@@ -247,7 +247,7 @@ class OpenTable:
 
 
 def _opened(table: DeltaTable, declared: Table) -> OpenTable:
-    """Raises a UserError for a table that only Spark reads."""
+    """Lists the files of a table, or reads its rows. Raises a UserError for a table that only Spark reads."""
     if not is_plain(table):
         raise UserError(
             f"the table {declared.name} has features of a newer Delta protocol: use --engine spark"
@@ -267,5 +267,5 @@ def _opened(table: DeltaTable, declared: Table) -> OpenTable:
 
 
 def _escaped(value: object) -> str:
-    """A value in the name of a folder as DuckDB reads it; a text like ``NULL`` stays a text."""
+    """Escapes a value for the name of a folder as DuckDB reads it; a text like ``NULL`` stays a text."""
     return quote(str(value), safe="").replace("_", "%5F")

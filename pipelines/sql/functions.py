@@ -65,7 +65,7 @@ def create_typed_functions(database: duckdb.DuckDBPyConnection, registry: Callab
 
 
 def _of_arity(call: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """A callable with a number of parameters, from which DuckDB takes it."""
+    """Returns a callable with ``count`` parameters, by which DuckDB knows how many a function has."""
     made: dict[int, Callable[..., Any]] = {
         1: lambda a: call(a),
         2: lambda a, b: call(a, b),
@@ -75,7 +75,7 @@ def _of_arity(call: Callable[..., Any], count: int) -> Callable[..., Any]:
 
 
 def _crc32(column: pa.ChunkedArray) -> pa.Array:
-    """Spark's own function."""
+    """Computes Spark's crc32 of each value (int64); null for null."""
     return pa.array(
         [None if value is None else zlib.crc32(value) for value in column.to_pylist()], pa.int64()
     )
@@ -99,7 +99,7 @@ def _create(
 
 
 def _code(function: Function) -> Callable[..., pa.Array]:
-    """A callable with the function's number of parameters, from which DuckDB takes it."""
+    """Returns a callable with the function's number of parameters, which loads its code when called."""
 
     def call(*columns: Any) -> Any:
         code = getattr(import_module(f"kafka_log_lake.udfs.{function.module}"), function.name)

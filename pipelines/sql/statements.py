@@ -24,7 +24,7 @@ _LAMBDA_FUNCTIONS = {"transform": "list_transform"}  # a macro cannot take a lam
 
 
 class Token(NamedTuple):
-    """A token with the blanks behind it.
+    """A token of SQL with the blanks after it.
 
     is_word: whether it is a bare word; else it is a quoted one, a literal, a sign or a comment.
     """
@@ -35,16 +35,16 @@ class Token(NamedTuple):
 
     @property
     def word(self) -> str:
-        """The bare word in small letters; "" for another token."""
+        """Returns the bare word in lower case; "" for another token."""
         return self.text.strip().lower() if self.is_word else ""
 
     def replaced(self, text: str) -> str:
-        """Another text, with this token's blanks behind it."""
+        """Returns another text with this token's blanks after it."""
         return text + self.text[len(self.text.rstrip()) :]
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The tokens of a text, as DuckDB reads them. Joined, they are the text."""
+    """Yields the tokens of a text, as DuckDB reads them. Joined, they are the text."""
     content = text.encode()  # DuckDB counts bytes
     found = duckdb.tokenize(text)
     if not found:
@@ -60,7 +60,7 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 def duckdb_text(statement: str) -> str:
-    """A statement with each bare ``offset`` quoted that begins no OFFSET clause."""
+    """Quotes each bare ``offset`` of a statement that begins no OFFSET clause."""
     return "".join(_quoted(list(tokens(statement))))
 
 
@@ -74,7 +74,7 @@ def _quoted(found: list[Token]) -> Iterator[str]:
 
 
 def view_text(select: str, parameters: Mapping[str, str]) -> str:
-    """The SELECT of a view for DuckDB.
+    """Translates the SELECT of a view to DuckDB's SQL.
 
     parameters: name -> type in DuckDB; each is cast to it, because a macro takes values of any type.
     A lambda ``x -> y`` becomes ``lambda x: y``.
@@ -106,7 +106,7 @@ _TOKENS, _WITH_ESCAPES = (
 
 
 def split_statements(text: str, has_escapes: bool = False) -> tuple[list[str], str]:
-    """The statements in a text that ``;`` ends, and what is left behind the last.
+    """Returns the statements in a text that ``;`` ends, and what is left after the last.
 
     has_escapes: whether a backslash in a literal escapes a quote, as in Spark's SQL and not in DuckDB's.
     """
@@ -128,12 +128,12 @@ def check_text(statement: str) -> None:
 
 
 def has_code(statement: str) -> bool:
-    """Whether a statement is more than blanks and comments."""
+    """Returns whether a statement is more than blanks and comments."""
     return any(token.strip() and not token.startswith(("--", "/*")) for token in _TOKENS.findall(statement))
 
 
 def creations(views: Sequence[View]) -> Iterator[str]:
-    """Statements that create views, which come after those that they read.
+    """Yields statements that create views, each after those that it reads.
 
     DuckDB binds a view when it is created, and each view below it again. So each is empty first, and the
     last one gets its SELECT first, over empty views: a fifth of the time.
@@ -145,7 +145,7 @@ def creations(views: Sequence[View]) -> Iterator[str]:
 
 
 def _statements(view: View, select: str) -> Iterator[str]:
-    """With parameters a table macro, and a view of their defaults."""
+    """Yields statements that create a view; with parameters a table macro, and a view of their defaults."""
     if view.parameters:
         listed = ", ".join(
             f'"{one.name}"' + ("" if one.default is None else f" := {one.default}") for one in view.parameters

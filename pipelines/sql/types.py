@@ -1,4 +1,4 @@
-"""Types of Spark's DDL by their names in DuckDB."""
+"""Translates types of Spark's DDL to DuckDB's."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NAMES = {
 
 
 def quoted(name: str) -> str:
-    """An identifier of DuckDB."""
+    """Returns an identifier of DuckDB, in double quotes."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def duckdb_type(ddl: str) -> str:
-    """``array<struct<key:string,value:binary>>`` -> ``STRUCT("key" VARCHAR, "value" BLOB)[]``."""
+    """Translates a type: ``array<struct<key:string>>`` -> ``STRUCT("key" VARCHAR)[]``."""
     nested = re.fullmatch(r"(array|map|struct)<(.*)>", ddl.strip(), re.DOTALL)
     if nested is None:
         return _NAMES.get(ddl.strip(), ddl.strip().upper())
@@ -35,13 +35,13 @@ def duckdb_type(ddl: str) -> str:
 
 
 def no_rows(columns: Iterable[Column]) -> str:
-    """A SELECT of these columns without a row."""
+    """Returns a SELECT of these columns without a row."""
     nulls = ", ".join(f'CAST(NULL AS {duckdb_type(one.sql_type)}) AS "{one.name}"' for one in columns)
     return f"SELECT {nulls} WHERE false"
 
 
 def _parts(text: str) -> list[str]:
-    """The parts between commas that no brackets hold."""
+    """Splits a text at commas that are in no angle brackets."""
     parts, depth = [""], 0
     for character in text:
         depth += (character == "<") - (character == ">")

@@ -48,7 +48,7 @@ _KEYS = "A statement ends with ;   DESCRIBE topics; names columns   Tab complete
 
 
 def banner(tables: Iterable[str], width: int) -> str:
-    """What an analyst sees first: the tables, the views, some queries, the keys. width: of a line."""
+    """Returns what an analyst sees first: the tables, the views, some queries, the keys. width: of a line."""
     views = [view.name for view in SESSION_VIEWS if view.has_defaults]
     blocks = [
         textwrap.fill(", ".join(sorted(names)), width, initial_indent=f"{title:8}", subsequent_indent=" " * 8)
@@ -58,7 +58,7 @@ def banner(tables: Iterable[str], width: int) -> str:
 
 
 def read_statements(read: Callable[[str], str], has_escapes: bool = False) -> Iterator[str]:
-    """Statements, as they are completed by the lines that ``read(prompt)`` gives, until it raises EOFError.
+    """Yields statements as the lines that ``read(prompt)`` gives complete them, until it raises EOFError.
 
     has_escapes: see ``split_statements``.
     Ctrl-C while a statement is typed drops what was typed.
@@ -91,7 +91,7 @@ def _line_of_pipe(prompt: str) -> str:
 
 
 class DuckShell:
-    """Statements in DuckDB. What they make in memory (tables, views, macros) ends with the shell.
+    """A shell that runs statements in DuckDB. What they make in memory ends with the shell.
 
     words: names that Tab completes. tables: those of the lake.
     """
@@ -108,7 +108,7 @@ class DuckShell:
         self.words = {name for pair in columns for name in pair}
 
     def lines(self, statement: str) -> Iterator[str]:
-        """Lines that print the result of a statement."""
+        """Returns lines that print the result of a statement."""
         return duck.answer(self._database, statement, "table", room_of_lines(), duck.IN_MEMORY)
 
     def cancel(self) -> None:
@@ -117,7 +117,7 @@ class DuckShell:
 
 
 class SparkShell:
-    """The same in Spark."""
+    """A shell that runs statements in Spark."""
 
     def __init__(self, spark: SparkSession, lake: str) -> None:
         from kafka_log_lake.pipelines.lake.address import open_lake, tables_of
@@ -150,7 +150,7 @@ Shell = DuckShell | SparkShell
 
 
 def _set_up_terminal(words: set[str]) -> None:
-    """Line editing with history of this session alone, and completion of the names that are known."""
+    """Sets up line editing with history of this session alone, and completion of known names."""
     with suppress(ImportError):  # a Python without readline has plain input
         import readline
 
@@ -166,7 +166,7 @@ def _set_up_terminal(words: set[str]) -> None:
 
 
 def run_statement(shell: Shell, statement: str) -> bool:
-    """Prints the result of one statement, or one line that says why there is none; whether it has one.
+    """Prints the result of one statement, or one line that says why there is none. Returns whether one is.
 
     Ctrl-C stops the statement, and on a terminal not the shell.
     """

@@ -13,7 +13,7 @@ from kafka_log_lake.pipelines.plan.slices import Slice
 from kafka_log_lake.udfs.decoder.decoded import Range
 from kafka_log_lake.udfs.storage.byte_source import ByteSource
 from kafka_log_lake.udfs.values.schemas.payloads import VALUE
-from kafka_log_lake.udfs.values.schemas.profile import COLUMNS, Look, count_looks
+from kafka_log_lake.udfs.values.schemas.profile import COLUMNS, PayloadKind, count_looks
 from kafka_log_lake.udfs.values.typed.functions import TypedFunctions
 from kafka_log_lake.udfs.values.typed.records import data_records, registry_of
 
@@ -32,7 +32,7 @@ class SchemaSegments:
     scan: int = field(default_factory=time.monotonic_ns)
 
 
-def first_looks(source: ByteSource, slice_: Slice, schemas: SchemaSegments) -> Counter[Look]:
+def first_looks(source: ByteSource, slice_: Slice, schemas: SchemaSegments) -> Counter[PayloadKind]:
     """What the payloads of the first data records of a segment are.
 
     None for a later slice, and once this process has seen enough of a topic.
@@ -47,7 +47,9 @@ def first_looks(source: ByteSource, slice_: Slice, schemas: SchemaSegments) -> C
     try:
         return count_looks(sample.functions, topic, rows)
     except ModuleNotFoundError as error:  # the extra typed is not installed
-        return Counter({Look(VALUE, "protobuf", None, f"needs the package {error.name}"): rows.num_rows})
+        return Counter(
+            {PayloadKind(VALUE, "protobuf", None, f"needs the package {error.name}"): rows.num_rows}
+        )
 
 
 def _first_rows(source: ByteSource, range_: Range) -> pa.Table:

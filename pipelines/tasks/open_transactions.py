@@ -59,7 +59,7 @@ def _open_transaction(one: np.void, first: np.void, clock: Clock, markers: np.nd
         int(first["timestamp"]) if first["credible"] else None,
         by_broker=bool(first["by_broker"]),
         before_ms=int(before.max()) if len(before) else None,
-        behind_ms=int(behind.min()) if len(behind) else None,
+        after_ms=int(behind.min()) if len(behind) else None,
         lost=bool(one["is_uncertain"]),
     )
     return OpenTransaction(

@@ -15,7 +15,7 @@ from kafka_log_lake.pipelines.tasks.contradictions import EPOCHS, epochs_of
 from kafka_log_lake.pipelines.tasks.verdicts import highest, lowest
 from kafka_log_lake.udfs.batches import clocks
 from kafka_log_lake.udfs.batches.offsets import RUN
-from kafka_log_lake.udfs.batches.transactions import EVENT, events_of, of_transactions
+from kafka_log_lake.udfs.batches.transactions import EVENT, events_of, transactional_batches
 from kafka_log_lake.udfs.decoder.decoded import Group
 from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
 from kafka_log_lake.udfs.format import layout as f
@@ -28,7 +28,7 @@ from kafka_log_lake.udfs.storage.opening import open_source
 
 if TYPE_CHECKING:
     from kafka_log_lake.pipelines.tasks.first_payloads import SchemaSegments
-    from kafka_log_lake.udfs.values.schemas.profile import Look
+    from kafka_log_lake.udfs.values.schemas.profile import PayloadKind
 
 # A row: consecutive transactional batches of one producer, or one marker
 TRANSACTIONAL = np.dtype(
@@ -113,7 +113,7 @@ class SliceScan:
     transactional: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=TRANSACTIONAL))
     clock: clocks.Clock = field(default_factory=clocks.Clock)
     torn: tuple[int, int] | None = None
-    looks: Counter[Look] = field(default_factory=Counter)
+    looks: Counter[PayloadKind] = field(default_factory=Counter)
     foreign: str | None = None
 
 
@@ -216,7 +216,7 @@ class Noting(Placing):
             self._scan.transactional = np.concatenate(self._transactional)
 
     def _keep_transactional(self, batches: np.ndarray) -> None:
-        kept = of_transactions(batches)
+        kept = transactional_batches(batches)
         if not len(kept):
             return
         rows = events_of(kept, TRANSACTIONAL)

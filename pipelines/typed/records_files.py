@@ -18,8 +18,8 @@ from kafka_log_lake.udfs.format.schema import RECORDS
 from kafka_log_lake.udfs.storage.store import open_store
 from kafka_log_lake.udfs.values.schemas.profile import (
     COLUMNS,
-    Look,
     PayloadFormat,
+    PayloadKind,
     count_looks,
     payload_formats,
 )
@@ -38,7 +38,7 @@ class RecordsFile:
 
     @property
     def name(self) -> str:
-        """What the typed file and the one of errors are named after."""
+        """Returns what the typed file and the file of errors are named after."""
         return typed_files.signature(self.path)
 
 
@@ -52,7 +52,7 @@ def files_by_topic(records: DeltaTable) -> dict[str, list[RecordsFile]]:
 
 
 def first_rows(lake: str, file: RecordsFile, rows: int, columns: Sequence[str]) -> pa.Table:
-    """The first rows of a data file."""
+    """Reads the first rows of a data file."""
     system, folder = open_store(table_path(lake, RECORDS.name))
     with system.open_input_file(f"{folder}/{file.path}") as source:
         batch = next(pq.ParquetFile(source).iter_batches(rows, columns=list(columns)), None)
@@ -62,11 +62,11 @@ def first_rows(lake: str, file: RecordsFile, rows: int, columns: Sequence[str]) 
 
 
 def sampled_formats(lake: str, records: DeltaTable, registry: Registry) -> list[PayloadFormat]:
-    """What keys and values are, by some rows of some files of each topic. records: the open table."""
+    """Detects formats of keys and values by some rows of each topic. records: the open table."""
     from kafka_log_lake.udfs.values.typed.functions import TypedFunctions  # loads the decoders
 
     functions = TypedFunctions(registry)
-    looks: dict[str, Counter[Look]] = defaultdict(Counter)
+    looks: dict[str, Counter[PayloadKind]] = defaultdict(Counter)
     for topic, files in files_by_topic(records).items():
         ordered = sorted(files, key=lambda one: one.path)
         for file in ordered[:: max(1, len(files) // _FILES)][:_FILES]:

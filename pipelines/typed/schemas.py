@@ -23,7 +23,7 @@ from kafka_log_lake.udfs.values.schemas.registry import SCHEMAS_TOPIC, Reference
 
 
 def registry_of_lake(records: DeltaTable, others: Sequence[Registry] = ()) -> Registry:
-    """All schemas that are known. records: the open table. others: from elsewhere (``sources``).
+    """Reads all schemas of a lake. records: the open table. others: from elsewhere (``sources``).
 
     Each copy of ``_schemas`` is a registry, and they are joined.
     """
@@ -42,7 +42,7 @@ def registry_of_lake(records: DeltaTable, others: Sequence[Registry] = ()) -> Re
 
 
 def registry_of_state(address: str, at: str | None = None) -> Registry:
-    """The schemas that a state of a lake knows: of the table ``schemas``, else of its ``_schemas``.
+    """Reads the schemas of a state of a lake: of the table ``schemas``, else of its ``_schemas``.
 
     at: see ``published_tables``.
     """
@@ -50,7 +50,7 @@ def registry_of_state(address: str, at: str | None = None) -> Registry:
 
 
 def registry_reader(tables: Mapping[str, DeltaTable]) -> Callable[[], Registry]:
-    """A function that reads the schemas from the tables of a state. It keeps none of the others open."""
+    """Returns a function that reads the schemas from a state's tables; it keeps no other table open."""
     held = {name: tables[name] for name in (SCHEMAS.name, RECORDS.name) if name in tables}
     if SCHEMAS.name in held:
         held.pop(RECORDS.name, None)
@@ -100,7 +100,7 @@ def keep_schemas(lake: str, registry: Registry) -> None:
 
 
 def _encrypted(registry: Registry, schema: Schema) -> str | None:
-    """The rules of a schema that encrypt, as JSON."""
+    """Returns the rules of a schema that encrypt, as JSON; None without any."""
     if not schema.encrypting_rules:
         return None
     references: list[tuple[str, str]] = []

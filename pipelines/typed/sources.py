@@ -36,7 +36,7 @@ _MOST_BYTES = 256 << 20  # of a file with schemas, and of all that a registry an
 
 
 def read_sources(paths: Sequence[str], url: str | None = None) -> list[Registry]:
-    """A registry a source. paths: ``--schemas``. url: ``--registry``. Raises a UserError."""
+    """Reads one registry a source. paths: ``--schemas``. url: ``--registry``. Raises a UserError."""
     found = [_read_path(Path(path)) for path in paths]
     return [*found, read_registry(url)] if url else found
 
@@ -54,7 +54,7 @@ def _read_path(path: Path) -> Registry:
 
 
 def _read_file(file: Path, root: Path) -> Iterator[Schema]:
-    """The schemas of a file: an answer of a registry's REST API, or one schema that the file's name names.
+    """Yields the schemas of a file: a registry's REST answer, or one schema that the file's name names.
 
     Names: ``<subject>.avsc``; ``<subject>@<id>.avsc``; ``<id>.avsc``. A topic's name means its values. .proto
     files import each other by their paths below the folder.
@@ -97,7 +97,7 @@ def _no_export(place: str, why: object) -> UserError:
 
 
 def read_registry(url: str) -> Registry:
-    """All schemas of a registry that runs, page by page. Raises a UserError where it does not answer."""
+    """Reads all schemas of a running registry, page by page. Raises a UserError where it does not answer."""
     return Registry(_RegistryServer(url).schemas())
 
 
@@ -116,7 +116,7 @@ class _SameOrigin(request.HTTPRedirectHandler):
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
-    """Scheme, host and port; the scheme's own port where none is named."""
+    """Returns scheme, host and port; the scheme's own port where none is named."""
     parts = parse.urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
@@ -140,7 +140,7 @@ class _RegistryServer:
         self._left, self._end = _MOST_BYTES, time.monotonic() + _MOST_SECONDS
 
     def schemas(self) -> list[Schema]:
-        """All schemas. Raises a UserError."""
+        """Reads all schemas. Raises a UserError."""
         found: dict[tuple[str, int], Any] = {}
         while True:
             page = self._page(f"/schemas?deleted=true&subjectPrefix=:*:&offset={len(found)}&limit={_PAGE}")
@@ -169,7 +169,7 @@ class _RegistryServer:
         return held
 
     def _answer(self, asked: request.Request) -> bytes:
-        """The body of an answer. Raises an OSError once it is too large, or takes too long.
+        """Returns the body of an answer. Raises an OSError once it is too large, or takes too long.
 
         A thread reads it: no timeout of a socket ends headers of which a byte comes now and then.
         """

@@ -24,7 +24,7 @@ FOLDERS = ("typed", "latest", "cdc", "history")
 
 @dataclass(frozen=True)
 class TypedTable:
-    """A table of one topic.
+    """A table of one topic, at a version.
 
     name: in SQL. table: its folder below the lake. files: below the table; partitions: of each file.
     """
@@ -44,7 +44,7 @@ class TypedTable:
 
 
 def typed_tables(address: str, statement: str = "", at: str | None = None) -> Iterator[TypedTable]:
-    """The tables that a statement names, as they are, or were at a state of the lake; "" for all.
+    """Yields the tables that a statement names ("" for all), of now or of a state of the lake.
 
     Names that differ in case alone get a number: SQL knows no case.
     """
@@ -64,12 +64,12 @@ def typed_tables(address: str, statement: str = "", at: str | None = None) -> It
 
 
 def typed_topics(address: str) -> list[str]:
-    """The topics with a folder for their typed table."""
+    """Returns the topics with a folder for their typed table."""
     return [unquote(one) for one in _tables_in(address, "typed")]
 
 
 def _tables_in(address: str, folder: str) -> list[str]:
-    """The names of the folders in one of FOLDERS."""
+    """Lists the names of the folders in one of FOLDERS."""
     system, path = open_store(table_path(address, folder))
     listed = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
     return sorted(one.base_name for one in listed if one.type == fs.FileType.Directory)

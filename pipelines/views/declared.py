@@ -78,15 +78,15 @@ class View:
 
     @property
     def has_defaults(self) -> bool:
-        """Whether it can be read without arguments; else it is a table function alone."""
+        """Returns whether it can be read without arguments; else it is a table function alone."""
         return all(one.default is not None for one in self.parameters)
 
     def reads(self, names: Iterable[str]) -> set[str]:
-        """Which of these tables and views it reads itself."""
+        """Returns which of these tables and views it reads itself."""
         return set(re.findall(r"\b(?:FROM|JOIN) (\w+)\b", self.select)).intersection(names)
 
     def statements(self, keyword: str, select: str, prefix: str = "") -> Iterator[str]:
-        """SQL that creates the function, where it has parameters, and the view, where none has to be given.
+        """Yields SQL that creates the function, if it has parameters, and the view, if none must be given.
 
         keyword: TEMPORARY or nothing. select: the SELECT, with the names that the session or catalog knows.
         """
@@ -104,7 +104,7 @@ class View:
 
 
 def _read(name: str, text: str, in_session_only: bool) -> View:
-    """A view from its file. The comment on top has the parts: comment, ``Parameters:``, ``Columns:``."""
+    """Parses a view's file. The comment on top has the parts: comment, ``Parameters:``, ``Columns:``."""
     lines = text.splitlines()
     head = next(i for i, line in enumerate(lines) if not line.startswith("--"))
     comment: list[str] = []
@@ -136,7 +136,7 @@ def _read(name: str, text: str, in_session_only: bool) -> View:
 
 
 def _read_all() -> tuple[View, ...]:
-    """Every view, each after those that it reads or has columns of."""
+    """Reads every view, each after those that it reads or has columns of."""
     own, rules = (
         resources.files("kafka_log_lake.pipelines.views"),
         resources.files("kafka_log_lake.pipelines.rules"),
@@ -160,7 +160,7 @@ VIEWS = tuple(view for view in SESSION_VIEWS if not view.in_session_only)
 
 
 def needed_names(statement: str, tables: Iterable[str]) -> set[str]:
-    """The tables and views that a statement names, and those that they read.
+    """Returns the tables and views that a statement names, and those that they read.
 
     All of them for "", and where a name may be computed. tables: the names of the tables there are.
     """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def _code_of(function: Function) -> Callable[..., Any]:
-    """A callable that loads the function where it runs: the decoder would keep the driver waiting.
+    """Returns a callable that loads the function where it runs: the decoder would keep the driver waiting.
 
     Spark reads from its annotations whether it takes arrays or an iterator; of several arguments an iterator
     gives tuples.
@@ -63,7 +63,7 @@ def _register(spark: SparkSession, name: str, code: Callable[..., Any], returns:
 
 
 def _table_function(function: TableFunction) -> str:
-    """The statement that creates a table function around its array function."""
+    """Returns the statement that creates a table function around its array function."""
     columns = ", ".join(
         f"{sql_name(column.name)} {column.sql_type} COMMENT {sql_string(column.comment)}"
         for column in function.rows.columns
@@ -125,7 +125,7 @@ def register_typed(spark: SparkSession, address: str, text: str = "") -> None:
 
 
 def _typed_code(name: str, registry: bytes) -> Callable[..., pa.Array]:
-    """A callable of Arrow arrays, as Spark reads from its annotations."""
+    """Returns a callable of Arrow arrays, as Spark reads from its annotations."""
 
     def of_arrays(*columns: pa.Array) -> pa.Array:
         found: pa.Array = getattr(_functions(registry), name)(*columns)

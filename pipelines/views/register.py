@@ -65,7 +65,7 @@ def register(
 
 
 def permanent_views(begin: str) -> Iterator[str]:
-    """SQL statements that create the views in a schema of a catalog, next to the tables.
+    """Yields SQL statements that create the views in a schema of a catalog, next to the tables.
 
     begin: of all names, such as the quoted schema and a dot. The statements qualify all names, because
     temporary views may have the same names. A view of sessions alone has no rows there, and what a function
@@ -98,11 +98,11 @@ class PermanentViews:
         self._made = (f"{_VIEWS_PROPERTY}{ending}", digest)
 
     def are_of_this_release(self, described: Mapping[str, str]) -> bool:
-        """Whether this release has made them."""
+        """Returns whether this release has made the views."""
         return f"({','.join(self._made)})" in described.get("Properties", "")
 
     def create(self, described: Mapping[str, str], there: Collection[str]) -> None:
-        """Creates those that are missing; all of them if another release made them: that takes half a minute.
+        """Creates missing views; all of them if another release made them: that takes half a minute.
 
         there: names of what the schema has.
         """
@@ -117,7 +117,7 @@ class PermanentViews:
         self._spark.sql(f"ALTER SCHEMA {self._schema} SET DBPROPERTIES ({values})")
 
     def add_columns(self) -> None:
-        """Adds the columns that they read and that tables of an earlier release do not have."""
+        """Adds the columns that the views read and that tables of an earlier release do not have."""
         for table in READ_BY_VIEWS:
             name = f"{self._begin}{table.name}"
             there = {column.lower() for column in self._spark.table(name).columns}
@@ -135,7 +135,7 @@ def _without_python(select: str) -> str:
 
 
 def _no_rows(columns: Iterable[Column]) -> str:
-    """A SELECT of these columns without a row."""
+    """Returns a SELECT of these columns without a row."""
     nulls = ", ".join(map(_null_column, columns))
     return f"SELECT {nulls} WHERE false"
 

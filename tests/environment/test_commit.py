@@ -17,7 +17,7 @@ from kafka_log_lake.pipelines.cli.errors import UserError, unwritable
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.decode.land import Lander
 from kafka_log_lake.pipelines.lake.commit import LakeWriter
-from kafka_log_lake.pipelines.lake.intents import Intent, Intents, Place
+from kafka_log_lake.pipelines.lake.intents import Intent, Intents, RowRange
 from kafka_log_lake.pipelines.lake.published import DECODE_APP
 from kafka_log_lake.pipelines.lake.superseded import delete_predicate
 from kafka_log_lake.pipelines.plan.ledger import LedgerRow
@@ -239,7 +239,7 @@ def test_an_intent_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         version=3,
         run_id="run",
         files=[DataFile("records", "a%20'b\n", {"topic": "t"}, 1, {})],
-        cut=[Place("t'\\", 0, "file:///a", 7)],
+        cut=[RowRange("t'\\", 0, "file:///a", 7)],
         goes_on={"file:///a": 7},
         put=[
             LedgerRow(
@@ -265,7 +265,7 @@ def test_a_lake_that_takes_no_files_is_reported_in_one_line(tmp_path: Path) -> N
 
 
 def test_rows_to_delete_are_named_safely() -> None:
-    condition = delete_predicate("records", [Place("t'\\", 3, "file:///it's/x"), Place("u", 4, "s", 9)])
+    condition = delete_predicate("records", [RowRange("t'\\", 3, "file:///it's/x"), RowRange("u", 4, "s", 9)])
     assert condition == (
         "topic IN ('t''\\', 'u') AND \"partition\" IN (3, 4) AND "
         "(segment IN ('file:///it''s/x') OR (segment = 's' AND batch_position >= 9))"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_log_lake.udfs.values.internal.definitions import Message
+from kafka_log_lake.udfs.values.internal.definitions import MessageDefinition
 from kafka_log_lake.udfs.values.internal.readers import UNKNOWN_TAGS, message_reader
 from kafka_log_lake.udfs.values.internal.topics import TOPICS, InternalRecord, record_reader
 from tests.kafka import messages as kafka
@@ -25,7 +25,7 @@ def test_the_bundled_definitions_are_those_in_kafkas_jars() -> None:
     assert found == message_definitions.files(kafka.jars())
 
 
-def _fillings(file: str) -> list[tuple[Message, Filled]]:
+def _fillings(file: str) -> list[tuple[MessageDefinition, Filled]]:
     """Each message of a file in each version: with Kafka's defaults, then filled at random."""
     random = Random(file)
     made = []

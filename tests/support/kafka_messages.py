@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from kafka_log_lake.udfs.values.internal.definitions import Field, Message, messages
+from kafka_log_lake.udfs.values.internal.definitions import MessageDefinition, MessageField, messages
 
 FILES = (
     *("consumer_offsets", "transaction_state", "share_group_state", "cluster_metadata"),
@@ -17,14 +17,14 @@ _TEXTS = ("", "a", "group-1", "é ✓ 𝄞", "x" * 200, '\t"\\\n\x00')
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
-def versioned(file: str) -> Iterator[tuple[Message, int]]:
+def versioned(file: str) -> Iterator[tuple[MessageDefinition, int]]:
     """Every message of a file of definitions, in every version."""
     for message in messages(file):
         for version in range(message.versions.low, message.versions.high + 1):
             yield message, version
 
 
-def _scalar(field: Field, random: Random) -> Any:
+def _scalar(field: MessageField, random: Random) -> Any:
     if field.type in _BITS:
         half = 1 << (_BITS[field.type] - 1)
         return random.choice([0, 1, -1, half - 1, -half, random.randrange(-half, half)])
@@ -42,7 +42,7 @@ def _scalar(field: Field, random: Random) -> Any:
     return random.choice(_TEXTS)
 
 
-def _value(field: Field, version: int, random: Random) -> Any:
+def _value(field: MessageField, version: int, random: Random) -> Any:
     if version in field.nullable and random.random() < 0.25:
         return None
     if field.is_array:
@@ -50,11 +50,11 @@ def _value(field: Field, version: int, random: Random) -> Any:
     return _item(field, version, random)
 
 
-def _item(field: Field, version: int, random: Random) -> Any:
+def _item(field: MessageField, version: int, random: Random) -> Any:
     return filled(field.fields, version, random) if field.fields else _scalar(field, random)
 
 
-def filled(fields: tuple[Field, ...], version: int, random: Random) -> dict[str, Any]:
+def filled(fields: tuple[MessageField, ...], version: int, random: Random) -> dict[str, Any]:
     """Fields of a message as Kafka's JSON has them; tagged fields are there or left out."""
     there = [f for f in fields if version in f.versions]
     chosen = [f for f in there if version not in f.tagged or random.random() < 0.7]

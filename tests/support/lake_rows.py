@@ -10,7 +10,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from kafka_log_lake.pipelines.engine.delta import read_rows
 from kafka_log_lake.pipelines.lake.address import table_path
-from kafka_log_lake.pipelines.lake.published import DECODE_APP, mark
+from kafka_log_lake.pipelines.lake.published import DECODE_APP, run_metadata
 from kafka_log_lake.pipelines.lake.transactions import Read
 from kafka_log_lake.udfs.format.schema import TABLES
 
@@ -24,7 +24,7 @@ def insert(lake: str, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
 
 def add_unpublished(lake: str) -> None:
     """Adds rows that no view may show: those of a run that is committing, or of one that was killed."""
-    said = CommitProperties(custom_metadata=mark("a run", DECODE_APP, 1 << 40))
+    said = CommitProperties(custom_metadata=run_metadata("a run", DECODE_APP, 1 << 40))
     for table in ("records", "batches", "quarantine", "transactions"):
         rows = DeltaTable(table_path(lake, table)).to_pyarrow_table()
         write_deltalake(table_path(lake, table), rows, mode="append", commit_properties=said)

@@ -1,1 +1,1 @@
-"""What Kafka's rules say of a log, over arrays of its batches: order, gaps, transactions, start, time."""
+"""Kafka's rules about a log, over arrays of its batches: order, gaps, transactions, log start, time."""

@@ -1,4 +1,4 @@
-"""The account of a log: which of its offsets files on the disks name, and which of these nobody could read.
+"""Accounts for the offsets of a log: which ones files on the disks name, and which of these are not sound.
 
 A witness is a file, or the name of one, that says that offsets existed: segments, the broker's checkpoints,
 producer snapshots, indexes, files and folders that a broker left behind, the metadata of remote storage. The
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-from kafka_log_lake.udfs.batches.log_start import BY_SEGMENTS, FirstEpoch, Noted, log_start
+from kafka_log_lake.udfs.batches.log_start import BY_SEGMENTS, CheckpointedStart, FirstEpoch, log_start
 from kafka_log_lake.udfs.words import counted_noun
 
 # States of offsets that were not read soundly
@@ -36,7 +36,7 @@ REMOTE_METADATA = "__remote_log_metadata"
 
 @dataclass(frozen=True)
 class Unseen:
-    """Offsets of a log that something names, and that were not read soundly.
+    """A range of offsets of a log that a witness names, and that were not read soundly.
 
     last: None where nothing tells it. state: as above. cause: of missing ones. is_certain: whether records
     were there, by what a witness says. detail: why they were not read, in words; "" for the words of the
@@ -56,25 +56,27 @@ class Unseen:
 
     @property
     def count(self) -> int:
-        """The number of offsets; 0 where it is not known."""
+        """Returns the number of offsets; 0 where the last one is not known."""
         return 0 if self.last is None else self.last - self.first + 1
 
     @property
     def is_lost(self) -> bool:
-        """Whether the offsets are lost as far as these disks tell, and not only elsewhere or passed over."""
+        """Returns whether the offsets are lost: damaged, zeros or missing."""
         return self.state in LOST
 
     def to_json(self) -> dict[str, Any]:
-        """The fields, with ``why`` in place of ``detail``."""
+        """Returns the fields by name, with ``why`` in place of ``detail``."""
         fields = {name: value for name, value in asdict(self).items() if name != "detail"}
         return {**fields, "why": self.why}
 
     @property
     def last_text(self) -> str:
+        """Returns the last offset with thousands separators, or ``the end`` where it is not known."""
         return "the end" if self.last is None else f"{self.last:,}"
 
     @property
     def why(self) -> str:
+        """Returns in words why the offsets were not read."""
         if self.detail:
             return self.detail
         if self.cause == WRONG_BASE:
@@ -84,7 +86,7 @@ class Unseen:
         )
 
 
-class Aside(NamedTuple):
+class Leftover(NamedTuple):
     """A file, or a partition folder, that a broker left behind and that was passed over.
 
     name: path of the file or folder. kind: deleted, swap or cleaned of a file; delete, stray or future of a
@@ -108,7 +110,7 @@ class RemoteRange(NamedTuple):
 
 @dataclass(frozen=True)
 class Witnesses:
-    """What files next to a log's segments, and above its folder, say of it. None: no file says it.
+    """What the files next to a log's segments, and above its folder, say of it. None: no file says it.
 
     epochs: (epoch, start offset) of ``leader-epoch-checkpoint``, rising; None without the file, or where it
     can't be read. first_batch_epoch: leader epoch of the first batch on the disk, which is asked for where
@@ -128,7 +130,7 @@ class Witnesses:
     snapshots: tuple[int, ...] = ()
     orphans: tuple[int, ...] = ()
     indexed: int | None = None
-    aside: tuple[Aside, ...] = ()
+    aside: tuple[Leftover, ...] = ()
     is_tiered: bool | None = None
     remote: tuple[RemoteRange, ...] | None = None
     has_all_remote: bool = True
@@ -137,24 +139,24 @@ class Witnesses:
 
     @property
     def first_epoch_start(self) -> int | None:
-        """The first offset of the epochs. Retention and DeleteRecords move it to the log start."""
+        """Returns the start offset of the first epoch, or None; deletions move it to the log start."""
         return self.epochs[0][1] if self.epochs else None
 
     @property
     def last_epoch_start(self) -> int | None:
-        """The first offset of the last epoch: the log reached it when the epoch began."""
+        """Returns the start offset of the last epoch, or None; the log reached it when the epoch began."""
         return self.epochs[-1][1] if self.epochs else None
 
     def start_of(self, first_file: int) -> int | None:
-        """Where the log begins by the checkpoints; None where none says it.
+        """Returns the log start offset by the checkpoint files; None where none of them says it.
 
         first_file: base offset of the first segment. The rule is ``udfs.batches.log_start``. That a
         checkpoint file has no line of the log says nothing here: it had none before the first segment went.
         """
-        noted = None if self.log_start is None else Noted(self.log_start)
+        noted = None if self.log_start is None else CheckpointedStart(self.log_start)
         first = FirstEpoch(*self.epochs[0]) if self.epochs else None
-        found = log_start(first_file, noted, first, self.first_batch_epoch)
-        return None if found.witness == BY_SEGMENTS else found.offset
+        start = log_start(first_file, noted, first, self.first_batch_epoch)
+        return None if start.witness == BY_SEGMENTS else start.offset
 
 
 NO_WITNESSES = Witnesses()
@@ -162,7 +164,7 @@ NO_WITNESSES = Witnesses()
 
 @dataclass(frozen=True)
 class Account:
-    """What is known of the offsets of one log.
+    """The offsets of one log: where it begins and ends, and which offsets between were not read soundly.
 
     start: the first offset of the log, by its checkpoints, else by its first segment. end: the offset behind
     the last one that anything names. unseen: what of these was not read soundly, by offset. unexplained:
@@ -177,26 +179,26 @@ class Account:
     witnesses: Witnesses = NO_WITNESSES
 
     @property
-    def aside(self) -> tuple[Aside, ...]:
-        """What a broker left behind and was passed over."""
+    def aside(self) -> tuple[Leftover, ...]:
+        """Returns the files and folders that a broker left behind and that were passed over."""
         return self.witnesses.aside
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is lost. Offsets may be elsewhere, or not read: ``is_whole``."""
-        return not any(one.is_lost for one in self.unseen)
+        """Returns whether no offset is lost. Some may be elsewhere, or not read: ``is_whole``."""
+        return not any(unseen.is_lost for unseen in self.unseen)
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that any file names was read soundly."""
+        """Returns whether everything that any file names was read soundly."""
         return not (self.unseen or self.aside)
 
     def among(self, first: int = 0, last: int | None = None) -> list[Unseen]:
-        """The offsets from ``first`` to ``last`` (None: all later ones) that were not read soundly."""
+        """Returns the ranges not read soundly that overlap ``first`` to ``last`` (None: the end)."""
         return [
-            one
-            for one in self.unseen
-            if (last is None or one.first <= last) and (one.last is None or one.last >= first)
+            unseen
+            for unseen in self.unseen
+            if (last is None or unseen.first <= last) and (unseen.last is None or unseen.last >= first)
         ]
 
 
@@ -207,23 +209,23 @@ def account_of(
     within: Iterable[Unseen] = (),
     tail: Unseen | None = None,
 ) -> Account:
-    """The account of a log that was read.
+    """Returns the account of a log, from what was read of its segments and what its witnesses say.
 
     start: base offset in the name of its first segment. end: the offset behind its last sound batch, or the
     base offset of its last segment if that is higher. within: what was not read soundly between. tail: what
     the last segment ends in if that is no batch; zeros behind batches count where a witness names offsets
     there.
     """
-    before, behind = before_start(start, witnesses), behind_end(end, witnesses)
-    if tail is not None and behind:
-        behind[0] = replace(behind[0], detail=f"{tail.detail}; {behind[0].detail}")
-        named = (behind[-1].last or end) + 1
+    before, after = before_start(start, witnesses), after_end(end, witnesses)
+    if tail is not None and after:
+        after[0] = replace(after[0], detail=f"{tail.detail}; {after[0].detail}")
+        named = (after[-1].last or end) + 1
         tail = None if tail.last is None or tail.last < named else replace(tail, first=max(named, tail.first))
     if tail is not None and tail.cause == ZERO_TAIL:
         tail = None
-    unseen = [*before, *within, *behind, *([] if tail is None else [tail])]
-    unseen.sort(key=lambda one: (one.first, one.last is None, one.last or 0))
-    ends = [end, *(one.last + 1 for one in unseen if one.last is not None)]
+    unseen = [*before, *within, *after, *([] if tail is None else [tail])]
+    unseen.sort(key=lambda range_: (range_.first, range_.last is None, range_.last or 0))
+    ends = [end, *(range_.last + 1 for range_ in unseen if range_.last is not None)]
     noted = witnesses.start_of(start)
     return Account(
         start if noted is None else noted,
@@ -235,32 +237,34 @@ def account_of(
 
 
 def before_start(start: int, witnesses: Witnesses) -> list[Unseen]:
-    """The offsets before the first segment, from ``start`` on, that a witness names.
+    """Returns the offsets below the base offset ``start`` of the first segment that a witness names.
 
     Retention and DeleteRecords move the first entry of ``leader-epoch-checkpoint`` to the log start
     (``LeaderEpochFileCache.truncateFromStartAsyncFlush``): where that entry, or the log start that is noted,
     is not below the first segment, what lay before was deleted.
     """
     noted = witnesses.start_of(start)
-    orphans = [one for one in witnesses.orphans if one < start]
+    orphans = [orphan for orphan in witnesses.orphans if orphan < start]
     if noted is None and not orphans:
         return []
     first = min(orphans) if noted is None else noted
     if first >= start:
         return []
     remote = [(max(r.first, first), min(r.last, start - 1)) for r in witnesses.remote or ()]
-    found = []
+    unseen = []
     for low, high, is_remote in _split(first, start - 1, remote):
         if is_remote:
             detail = "in remote storage alone; its objects were not read"
-            found.append(Unseen(low, high, cause=START, state=REMOTE, detail=detail, witness=REMOTE_METADATA))
+            unseen.append(
+                Unseen(low, high, cause=START, state=REMOTE, detail=detail, witness=REMOTE_METADATA)
+            )
         else:
-            found.append(_at_start(low, high, start, witnesses, orphans))
-    return found
+            unseen.append(_at_start(low, high, start, witnesses, orphans))
+    return unseen
 
 
 def _at_start(low: int, high: int, start: int, witnesses: Witnesses, orphans: Sequence[int]) -> Unseen:
-    """Offsets before the first segment that the metadata of remote storage do not name."""
+    """Returns offsets before the first segment, not named by the metadata of remote storage, as a range."""
     epoch_start, noted = witnesses.first_epoch_start, witnesses.log_start
     by_epochs = epoch_start is not None and epoch_start < start
     if by_epochs:
@@ -277,7 +281,11 @@ def _at_start(low: int, high: int, start: int, witnesses: Witnesses, orphans: Se
         )
         detail = f"{witness}: in remote storage, if anywhere; {lack}"
         return Unseen(low, high, cause=START, is_certain=False, state=REMOTE, detail=detail, witness=witness)
-    aside = [one for one in witnesses.aside if one.kind == "deleted" and low <= one.base <= high]
+    aside = [
+        leftover
+        for leftover in witnesses.aside
+        if leftover.kind == "deleted" and low <= leftover.base <= high
+    ]
     if aside:
         names = counted_noun(len(aside), "file")
         detail = f"{witness}; {names} .log.deleted next to the segments may hold them (--include-deleted)"
@@ -294,23 +302,23 @@ def _at_start(low: int, high: int, start: int, witnesses: Witnesses, orphans: Se
 
 
 def _split(first: int, last: int, covered: Iterable[tuple[int, int]]) -> list[tuple[int, int, bool]]:
-    """The offsets from first to last in ranges, each with whether ranges of ``covered`` have it."""
-    found: list[tuple[int, int, bool]] = []
+    """Splits first to last into (first, last, whether a range of ``covered`` has these offsets)."""
+    ranges: list[tuple[int, int, bool]] = []
     at = first
     for low, high in sorted(covered):
         if high < at:
             continue
         if low > at:
-            found.append((at, low - 1, False))
-        begin = found.pop()[0] if found and found[-1][2] and low <= at else max(low, at)
-        found.append((begin, high, True))
+            ranges.append((at, low - 1, False))
+        begin = ranges.pop()[0] if ranges and ranges[-1][2] and low <= at else max(low, at)
+        ranges.append((begin, high, True))
         at = high + 1
-    return found if at > last else [*found, (at, last, False)]
+    return ranges if at > last else [*ranges, (at, last, False)]
 
 
-def behind_end(end: int, witnesses: Witnesses) -> list[Unseen]:
-    """The offsets from the end of a log on that a witness names."""
-    orphans = [one for one in witnesses.orphans if one > end]
+def after_end(end: int, witnesses: Witnesses) -> list[Unseen]:
+    """Returns the ranges of offsets from ``end`` on, the end of the log as read, that a witness names."""
+    orphans = [orphan for orphan in witnesses.orphans if orphan > end]
     marks: list[tuple[int | None, bool, str]] = [
         (witnesses.high_watermark, True, "the checkpoint's high watermark is"),
         (witnesses.last_epoch_start, True, f"the last entry of {EPOCHS} begins at"),
@@ -319,18 +327,22 @@ def behind_end(end: int, witnesses: Witnesses) -> list[Unseen]:
         (max(orphans, default=None), True, "an index without its segment begins at"),
         (witnesses.recovery_point, False, "the checkpoint's recovery point is"),
     ]
-    found = []
+    unseen = []
     for offset, is_certain, words in marks:
         if offset is None or offset <= end:
             continue
         witness = f"{words} {offset:,}"
         file = "the checkpoint file" if "checkpoint" in words else "that file"
         detail = f"{witness}: the end of the log is lost, or {file} was copied later than the segment"
-        aside = [one for one in witnesses.aside if one.kind == "deleted" and end <= one.base < offset]
+        aside = [
+            leftover
+            for leftover in witnesses.aside
+            if leftover.kind == "deleted" and end <= leftover.base < offset
+        ]
         if aside:
             detail += f"; {counted_noun(len(aside), 'file')} .log.deleted may hold them (--include-deleted)"
-        found.append(
+        unseen.append(
             Unseen(end, offset - 1, cause=END, is_certain=is_certain, detail=detail, witness=witness)
         )
         end = offset
-    return found
+    return unseen

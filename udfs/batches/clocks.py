@@ -1,4 +1,4 @@
-"""What time it is in a log, and for how long its transactions are open, over arrays of batches.
+"""Rules about the time of a log, and for how long its transactions have been open, over arrays of batches.
 
 The SQL of these rules: ``batch_times``, ``log_clocks``, ``hanging_transactions``.
 
@@ -36,12 +36,12 @@ TOO_LONG = "open for more than 7 days by a producer's clock, which may be wrong"
 
 
 def witness_ms(modified_ms: int) -> int | None:
-    """The modification time of a file in ms, where it proves anything; else None."""
+    """Returns the modification time of a file in ms; None where it is before Kafka and proves nothing."""
     return modified_ms if modified_ms >= FIRST_KAFKA_MS else None
 
 
 def first_times(batches: np.ndarray) -> np.ndarray:
-    """int64[n]: time of the first record of batches (BATCH[n]), in ms as stored; -1 where it is not known.
+    """Returns int64[n]: the time of the first record of each BATCH[n], in ms as stored; -1 if not known.
 
     With log append time it is the max timestamp (KIP-32). A delete horizon may lie in place of the base
     timestamp (KIP-534), and a wrapper of magic 1 has the highest time of its messages.
@@ -53,13 +53,13 @@ def first_times(batches: np.ndarray) -> np.ndarray:
 
 
 def are_by_broker(batches: np.ndarray) -> np.ndarray:
-    """bool[n]: whether a broker's clock stamped batches (BATCH[n]): log append time, or a control batch."""
+    """Returns bool[n]: whether a broker's clock stamped each BATCH[n]: log append time or control batch."""
     control = (batches["magic"] == f.MAGIC_V2) & (batches["attributes"] & f.CONTROL_MASK != 0)
     return control | (batches["timestamp_type"] == f.LOG_APPEND_TIME)
 
 
 def are_credible(times: np.ndarray, by_broker: np.ndarray, modified_ms: int) -> np.ndarray:
-    """bool[n]: whether times (int64[n], of batches of one file) are milliseconds, and not after the file."""
+    """Returns bool[n]: which times (int64[n], of batches of one file) are in ms and not after the file's."""
     good = times >= np.where(by_broker, FIRST_KAFKA_MS, 0)
     for _, lowest, highest in WRONG_UNITS:
         good &= (times < lowest) | (times > highest)
@@ -80,26 +80,28 @@ class Clock:
     modified_ms: int | None = None
 
     def later(self, other: Clock) -> Clock:
-        """The later of both, witness by witness."""
+        """Returns the later time of both logs for each field."""
         latest = (
-            max((one for one in pair if one is not None), default=None)
+            max((time for time in pair if time is not None), default=None)
             for pair in zip(astuple(self), astuple(other), strict=True)
         )
         return Clock(*latest)
 
     @property
     def now_ms(self) -> int | None:
+        """Returns the time that counts as now: the newest credible timestamp, else the modification time."""
         return self.modified_ms if self.newest_ms is None else self.newest_ms
 
     @property
     def witness(self) -> str | None:
-        """broker, producer, file (no timestamp is credible), or None."""
+        """Returns what tells ``now_ms``: broker, producer, file (no timestamp is credible), or None."""
         if self.newest_ms is None:
             return None if self.modified_ms is None else "file"
         return "broker" if self.newest_ms == self.broker_ms else "producer"
 
     @property
     def certainty(self) -> str:
+        """Returns how certain ``now_ms`` is: certain, likely or unknown."""
         if self.witness == "broker":
             return CERTAIN
         if self.witness != "producer" or self.modified_ms is None or self.now_ms is None:
@@ -109,10 +111,11 @@ class Clock:
 
 @dataclass(frozen=True)
 class Age:
-    """For how long a transaction is open. open_ms: None where it is not known when it began.
+    """How long a transaction has been open, in ms.
 
-    certainty: certain, likely or unknown: whether that is so; why: in words. proven_open_ms: for how long at
-    least by the brokers' clocks alone; None where they stamped nothing, or disagree.
+    open_ms: None if its begin is not known. certainty: certain, likely or unknown: whether open_ms is right;
+    why: the reason in words. proven_open_ms: the least time that brokers' clocks alone prove; None where they
+    stamped nothing, or disagree.
     """
 
     open_ms: int | None
@@ -122,6 +125,7 @@ class Age:
 
     @property
     def hangs_as_of_last_write(self) -> bool:
+        """Returns whether it was open for longer than brokers allow by default, or its begin is unknown."""
         return self.open_ms is None or self.open_ms > TRANSACTION_TIMEOUT_MS
 
 
@@ -130,28 +134,24 @@ def age(
     first_ms: int | None,
     by_broker: bool,
     before_ms: int | None,
-    behind_ms: int | None,
+    after_ms: int | None,
     lost: bool,
 ) -> Age:
-    """The age of an open transaction.
+    """Returns how long an open transaction has been open at the last write of its log.
 
-    first_ms: credible time of its first batch. by_broker: whether that is a broker's. before_ms, behind_ms:
+    first_ms: credible time of its first batch. by_broker: whether that is a broker's. before_ms, after_ms:
     the latest credible time of the markers before it, the earliest of those behind it. lost: whether its
     marker may lie in damaged bytes.
     """
     if by_broker and first_ms is not None:
-        behind_ms = first_ms
+        after_ms = first_ms
     open_ms = None
     if first_ms is not None and clock.now_ms is not None:
         began = max(first_ms, first_ms if before_ms is None else before_ms)
-        open_ms = clock.now_ms - min(began, clock.now_ms if behind_ms is None else behind_ms)
+        open_ms = clock.now_ms - min(began, clock.now_ms if after_ms is None else after_ms)
     proven = None
-    if (
-        behind_ms is not None
-        and clock.broker_ms is not None
-        and (before_ms is None or behind_ms >= before_ms)
-    ):
-        proven = clock.broker_ms - behind_ms
+    if after_ms is not None and clock.broker_ms is not None and (before_ms is None or after_ms >= before_ms):
+        proven = clock.broker_ms - after_ms
     certainty, why = LIKELY, BY_PRODUCER
     if lost:
         certainty, why = UNKNOWN, IN_DAMAGE

@@ -1,4 +1,4 @@
-"""What ends an open transaction, by its age and by what its coordinator noted of it.
+"""Rules for what ends an open transaction: its age, and the coordinator's last record of it.
 
 The SQL of these rules is the view ``hanging_transactions``: the words are the same.
 """
@@ -37,8 +37,8 @@ _FLINK = re.compile(r".+-[0-9]+-[0-9]+|.+-[0-9a-f]{32}-[0-9]+", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Noted:
-    """What a coordinator noted last of a producer id; times in ms since 1970.
+class CoordinatorState:
+    """The coordinator's last state of a producer id; times in ms since 1970.
 
     producer_epoch: None of an id that the transactional id had before. partitions: topic and partition of
     what has no marker yet. start_ms: None before the first partition. noted_until_ms: the newest record of
@@ -55,14 +55,14 @@ class Noted:
     noted_until_ms: int
 
     def has_pending(self, topic: str, partition: int, epoch: int) -> bool:
-        """Whether the coordinator still has to end the transaction of this epoch in a partition."""
+        """Returns whether the coordinator still has to end the transaction of this epoch in a partition."""
         is_own = self.state in PREPARE or (self.state == "Ongoing" and self.producer_epoch == epoch)
         return is_own and (topic, partition) in self.partitions
 
 
 @dataclass(frozen=True)
 class Ending:
-    """What is known of the end of an open transaction; fields are columns of ``hanging_transactions``.
+    """Whether an open transaction hangs, and what ends it; fields are columns of ``hanging_transactions``.
 
     Without a coordinator's record transactional_id, coordinator_state and coordinator_timeout_ms are None.
     """
@@ -82,11 +82,17 @@ class Ending:
 
     @property
     def is_hanging(self) -> bool:
+        """Returns whether it hangs as of the last write of its log, or now."""
         return self.hangs_as_of_last_write or self.hangs_now
 
 
 def ending_of(
-    age: Age, clock: Clock, place: tuple[str, int, int], noted: Noted | None, wall_ms: int, unread: int = 0
+    age: Age,
+    clock: Clock,
+    place: tuple[str, int, int],
+    noted: CoordinatorState | None,
+    wall_ms: int,
+    unread: int = 0,
 ) -> Ending:
     """Returns what ends an open transaction.
 
@@ -104,18 +110,20 @@ def ending_of(
             allowed = max(allowed, noted.timeout_ms)
     open_ms = None if start_ms is None or now_ms is None else now_ms - start_ms
     open_now_ms = None if start_ms is None else wall_ms - start_ms
-    hung, hung_now = (one is None or end == ENDED or one > allowed for one in (open_ms, open_now_ms))
+    hung, hung_now = (
+        open_for is None or end == ENDED or open_for > allowed for open_for in (open_ms, open_now_ms)
+    )
     certainty, why = _certainty(age, end, open_ms, hung, noted)
     two_phases = noted is not None and (
         noted.timeout_ms == NEVER_MS or _FLINK.fullmatch(noted.transactional_id) is not None
     )
     state = "ended" if end in (ENDED, LIKELY_ENDED, ENDED_LATER) else end or "open"
     remedy = _remedy(state, why, certainty, None if noted is None else noted.state, two_phases)
-    found = Ending(state, hung, hung_now, open_ms, open_now_ms, certainty, why, remedy)
+    ending = Ending(state, hung, hung_now, open_ms, open_now_ms, certainty, why, remedy)
     if noted is None:
-        return found
+        return ending
     return replace(
-        found,
+        ending,
         transactional_id=noted.transactional_id,
         coordinator_state=noted.state,
         coordinator_timeout_ms=noted.timeout_ms,
@@ -124,9 +132,14 @@ def ending_of(
 
 
 def _end_by(
-    noted: Noted, place: tuple[str, int, int], age: Age, clock: Clock, began_ms: int | None, unread: int
+    noted: CoordinatorState,
+    place: tuple[str, int, int],
+    age: Age,
+    clock: Clock,
+    began_ms: int | None,
+    unread: int,
 ) -> str | None:
-    """What the coordinator did of a transaction; None where its records say nothing of it."""
+    """Returns what the coordinator did of a transaction; None where its records say nothing of it."""
     if noted.has_pending(*place):
         return PREPARED if noted.state in PREPARE else ONGOING
     updated, now_ms, broker_ms = noted.updated_ms, clock.now_ms, clock.broker_ms
@@ -144,9 +157,9 @@ def _end_by(
 
 
 def _certainty(
-    age: Age, end: str | None, open_ms: int | None, hung: bool, noted: Noted | None
+    age: Age, end: str | None, open_ms: int | None, hung: bool, noted: CoordinatorState | None
 ) -> tuple[str, str]:
-    """How certain it is that nothing but an abort ends it, and why. hung: as of the last write."""
+    """Returns how certain it is that only an abort ends it, and why. hung: as of the last write."""
     if age.why == IN_DAMAGE:
         return age.certainty, age.why
     if end == PREPARED:
@@ -173,6 +186,7 @@ def _certainty(
 
 
 def _remedy(state: str, why: str, certainty: str, coordinator_state: str | None, two_phases: bool) -> str:
+    """Returns what to do about the transaction, in words."""
     if why == IN_DAMAGE:
         return "look for its marker in the damaged bytes first"
     if state == PREPARED and coordinator_state == "PrepareCommit":

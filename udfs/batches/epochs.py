@@ -1,4 +1,4 @@
-"""Which leader epochs of a log are wrong: they lie outside the checksum of a batch."""
+"""Finds wrong leader epochs in a log: they lie outside the checksum of a batch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def wrong_epochs(epoch: np.ndarray, log: np.ndarray | None = None) -> np.ndarray:
-    """bool[n]: batches whose leader epoch is not between those before and after it, which do not fall.
+    """Returns bool[n]: batches whose epoch is not between those of both neighbours, where these do not fall.
 
     epoch: int[n], of sound batches of magic 2 in the order of the files; -1 none. log: int[n], the log of
     each; None if all are of one.

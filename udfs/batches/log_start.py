@@ -1,4 +1,4 @@
-"""Where a log begins for its consumers: its log start offset, by what a broker noted and what is there.
+"""Finds the log start offset, where consumers begin, by what a broker noted and which segments are there.
 
 Kafka's ``UnifiedLog.logStartOffset``: retention moves it to the base offset of the first segment that is
 left, ``DeleteRecords`` to any offset, within a batch too. What lies below it may still be in the first
@@ -34,8 +34,8 @@ class LogStart(NamedTuple):
     certainty: str
 
 
-class Noted(NamedTuple):
-    """What ``log-start-offset-checkpoint`` says of a log. offset: None where it has no line of it."""
+class CheckpointedStart(NamedTuple):
+    """A log's line in ``log-start-offset-checkpoint``. offset: None where the file has none."""
 
     offset: int | None
 
@@ -48,9 +48,12 @@ class FirstEpoch(NamedTuple):
 
 
 def log_start(
-    first_file: int, noted: Noted | None = None, first: FirstEpoch | None = None, first_batch_epoch: int = -1
+    first_file: int,
+    noted: CheckpointedStart | None = None,
+    first: FirstEpoch | None = None,
+    first_batch_epoch: int = -1,
 ) -> LogStart:
-    """Returns where a log begins for its consumers.
+    """Returns the log start offset, what tells it, and how certain it is.
 
     first_file: base offset of the first segment. noted: None without a checkpoint file that can be read.
     first: None without an entry. first_batch_epoch: leader epoch of the first batch of the first segment;

@@ -1,4 +1,4 @@
-"""Reads where a local log begins for its consumers: the rule is ``udfs.batches.log_start``."""
+"""Reads the log start offset of a local log from the broker's files, by ``udfs.batches.log_start``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import closing
 
 import numpy as np
 
-from kafka_log_lake.udfs.batches.log_start import FirstEpoch, LogStart, Noted, log_start
+from kafka_log_lake.udfs.batches.log_start import CheckpointedStart, FirstEpoch, LogStart, log_start
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.format.checkpoint_text import (
     LEADER_EPOCH_FILE,
@@ -26,8 +26,8 @@ _FOLDER = re.compile(r"(.+)-([0-9]+)(?:\.[0-9a-f]+-future)?")
 _READ_YET = object()
 
 
-def log_start_of(folder: str, noted: Noted | object | None = _READ_YET) -> LogStart | None:
-    """Returns where the log in a local folder begins for its consumers; None without a segment there.
+def log_start_of(folder: str, noted: CheckpointedStart | object | None = _READ_YET) -> LogStart | None:
+    """Returns the log start of the log in a local folder; None where the folder has no segment.
 
     noted: what the checkpoint file of the log directory says of it, where that was read already. Raises an
     OSError if the folder can't be listed; a file that can't be read says nothing.
@@ -36,11 +36,11 @@ def log_start_of(folder: str, noted: Noted | object | None = _READ_YET) -> LogSt
     if not names:
         return None
     known = noted_start(folder) if noted is _READ_YET else noted
-    assert known is None or isinstance(known, Noted)
+    assert known is None or isinstance(known, CheckpointedStart)
     return log_start_from(os.path.join(folder, min(names)), known)
 
 
-def log_start_from(first_segment: str, noted: Noted | None) -> LogStart:
+def log_start_from(first_segment: str, noted: CheckpointedStart | None) -> LogStart:
     """Returns what ``log_start_of`` does, by the path of the log's first segment."""
     folder, name = os.path.split(first_segment)
     base, first = int(name[:20]), _first_epoch(folder, os.path.islink(first_segment))
@@ -48,8 +48,8 @@ def log_start_from(first_segment: str, noted: Noted | None) -> LogStart:
     return log_start(base, noted, first, first_batch_epoch(first_segment) if is_above else -1)
 
 
-def noted_start(folder: str) -> Noted | None:
-    """What ``log-start-offset-checkpoint`` says of the log in a folder; None where it can't be read."""
+def noted_start(folder: str) -> CheckpointedStart | None:
+    """Returns what ``log-start-offset-checkpoint`` says of a folder's log; None where it can't be read."""
     log_dir, name = os.path.split(os.path.abspath(folder))
     data = _small_file(os.path.join(log_dir, LOG_START_FILE))
     place = _FOLDER.fullmatch(name)
@@ -60,19 +60,21 @@ def noted_start(folder: str) -> Noted | None:
         return None
     offsets = {(topic, int(number)): int(offset) for topic, number, offset in entries.rows}
     offset = offsets.get((place[1], int(place[2])), -1)
-    return Noted(offset if offset >= 0 else None)  # Kafka reads negative ones too, which say nothing
+    return CheckpointedStart(
+        offset if offset >= 0 else None
+    )  # Kafka reads negative ones too, which say nothing
 
 
 def _first_epoch(folder: str, follow: bool) -> FirstEpoch | None:
-    """The first entry of a folder's ``leader-epoch-checkpoint``. follow: whether it may be a link."""
+    """Returns the first entry of a folder's ``leader-epoch-checkpoint``, or None. follow: links too."""
     data = _small_file(os.path.join(folder, LEADER_EPOCH_FILE), follow)
     rows = epoch_entries(data).rows[:1] if data is not None else []
-    found = [FirstEpoch(int(epoch), int(offset)) for epoch, offset in rows]
-    return found[0] if found and min(found[0]) >= 0 else None
+    first = [FirstEpoch(int(epoch), int(offset)) for epoch, offset in rows]
+    return first[0] if first and min(first[0]) >= 0 else None
 
 
 def first_batch_epoch(path: str) -> int:
-    """The leader epoch of a segment's first batch; -1 of another magic than 2, and where it can't be read."""
+    """Returns the leader epoch of a segment's first batch; -1 if its magic is not 2 or it can't be read."""
     head = np.zeros(f.HEADER_UP_TO_MAGIC, dtype=np.uint8)
     try:
         with closing(FileSource(path)) as source:
@@ -86,7 +88,7 @@ def first_batch_epoch(path: str) -> int:
 
 
 def _small_file(path: str, follow: bool = False) -> bytes | None:
-    """The bytes of a file; None where it can't be read. follow: whether it may be a link."""
+    """Returns the bytes of a file; None where it can't be read. follow: whether it may be a link."""
     try:
         return read_regular(path, MOST_BYTES, follow)
     except OSError:

@@ -1,4 +1,4 @@
-"""Which base offsets of a log are wrong, and which offsets no batch has.
+"""Finds which base offsets of a log are wrong, and which offsets no batch has.
 
 The base offset of a batch lies outside its checksum, and so does the offset of a message of magic 0 or 1. The
 rules are those of the views ``sound_batches`` and ``ordered_batches``; one test holds both to one model.
@@ -32,12 +32,13 @@ RUN = np.dtype(
 
 
 class Hole(NamedTuple):
-    """Offsets that no batch has.
+    """A range of offsets that no batch has.
 
-    first: the first of them; None after 2^63 - 1. next: base offset of the batch behind; None at the end of
-    the log. file_base: in the name of that batch's file, None at the end; file_before: of the batch before,
-    None at the start. damages: damaged ranges there. misplaced: batches
-    there whose base offset is wrong. goes_back: the batch behind precedes the one before, in the files.
+    first: the first of them; None past 2^63 - 1. next: base offset of the batch after the hole; None at the
+    end of the log. file_base: base offset in the name of that batch's file, None at the end; file_before: the
+    same of the batch before the hole, None at the start. damages: damaged ranges in the hole. misplaced:
+    batches in it whose base offset is wrong. goes_back: the batch after the hole lies before the other one in
+    the files.
     """
 
     first: int | None
@@ -50,16 +51,15 @@ class Hole(NamedTuple):
 
 
 class Order(NamedTuple):
-    """The runs of a log in the order of their offsets.
+    """The holes, ends and damaged ranges of a log, with its runs sorted by offset.
 
     holes: by offset. is_compacted: the log shows that the log cleaner ran. first, last: offsets of its
-    batches, without those whose base offset is wrong; None without any. end: the offset behind the highest
-    one; the base offset of the first file without a batch; None after 2^63 - 1. unconfirmed: in front of a
-    last batch whose base offset nothing confirms, (the first offset that no batch has, the base offset);
-    None where none is missing there, or the log is compacted. It is the cause ``unknown`` of the view
-    ``offset_gaps``. around: of each damaged
-    range, in the order of the files, the highest offset before it and the base offset behind it, None without
-    one.
+    batches, without those whose base offset is wrong; None without any. end: the offset after the highest
+    one; the base offset of the first file without a batch; None past 2^63 - 1. around: for each damaged
+    range, in the order of the files, the highest offset before it and the base offset after it, None without
+    one. unconfirmed: (first offset that no batch has, base offset) before a last batch whose base offset
+    nothing confirms; None where no offset is missing there, or the log is compacted. It is the cause
+    ``unknown`` of the view ``offset_gaps``.
     """
 
     holes: list[Hole]
@@ -72,7 +72,7 @@ class Order(NamedTuple):
 
 
 def misplaced(runs: np.ndarray, log: np.ndarray | None = None) -> np.ndarray:
-    """bool[n]: runs of one batch whose base offset is wrong.
+    """Returns bool[n]: the runs of one batch whose base offset is wrong.
 
     A file's name contradicts it, or has it although another batch is the first of the file; or its neighbours
     contradict it, and leave room for it between them; or it is the last batch of the log and does not begin
@@ -107,7 +107,7 @@ def misplaced(runs: np.ndarray, log: np.ndarray | None = None) -> np.ndarray:
 
 
 def order(runs: np.ndarray, damages: int, files: tuple[int, int], is_compacted: bool = False) -> Order:
-    """The offsets that no batch of a log has.
+    """Finds the offsets that no batch of a log has.
 
     runs: RUN[n] in the order of the files. damages: damaged ranges of the log. files: base offsets in the
     names of its first and last file. is_compacted: whether that is known otherwise.
@@ -149,7 +149,7 @@ def order(runs: np.ndarray, damages: int, files: tuple[int, int], is_compacted: 
             around.append((int(before[at]), int(sorted_["first"][at])))
         else:
             around.append((int(reached[-1]) if len(kept) else files[0] - 1, None))
-    own = sorted_[sorted_["batches"] > 0]
+    with_batches = sorted_[sorted_["batches"] > 0]
     end: int | None = files[0]
     if len(kept):
         end = int(reached[-1]) + 1 if reached[-1] < _LARGEST else None
@@ -157,7 +157,11 @@ def order(runs: np.ndarray, damages: int, files: tuple[int, int], is_compacted: 
     wrong_last = int(is_wrong.sum()) - int(wrong_before.max(initial=0))
     if hurt_last > 0 or wrong_last > 0:
         holes.append(Hole(end, None, None, None, hurt_last, wrong_last, False))
-    lowest, highest = (int(own["first"].min()), int(own["last"].max())) if len(own) else (None, None)
+    lowest, highest = (
+        (int(with_batches["first"].min()), int(with_batches["last"].max()))
+        if len(with_batches)
+        else (None, None)
+    )
     unconfirmed = None
     if len(kept) and not is_compacted:
         is_last = is_hole & is_clear & ~confirmed & (sorted_["batches"] > 0)

@@ -1,4 +1,4 @@
-"""Which segments retention would delete, and what holds the others: as the view ``retention_report``.
+"""Finds which segments retention would delete, and what holds the others: as the view ``retention_report``.
 
 A broker deletes from the start of a log: what lies before the log start, then by size, then by time; a
 segment waits for those before it (``UnifiedLog.deleteOldSegments``).
@@ -23,7 +23,7 @@ FUTURE, TOO_YOUNG = "a timestamp in the future", "its timestamps are too young"
 
 
 class Limits(NamedTuple):
-    """retention_ms, retention_bytes: -1 for no limit. deletes: whether cleanup.policy has delete."""
+    """The retention limits of a topic; -1 for no limit. deletes: whether cleanup.policy has delete."""
 
     retention_ms: int = DEFAULT_MS
     retention_bytes: int = NO_LIMIT
@@ -31,7 +31,10 @@ class Limits(NamedTuple):
 
 
 class SegmentTime(NamedTuple):
-    """A segment. largest_ms: its highest timestamp; its file's modification time where no record has one."""
+    """A segment's base offset, size in bytes and highest timestamp.
+
+    largest_ms: the modification time of its file where no record has a timestamp.
+    """
 
     base: int
     length: int
@@ -39,8 +42,10 @@ class SegmentTime(NamedTuple):
 
 
 class Retained(NamedTuple):
-    """What retention would do with a log. can_go: bytes that it would delete. held_by: what holds the rest;
-    held_ms: the timestamp that does, None where it is none.
+    """What retention would delete of a log, and what holds the rest.
+
+    can_go: bytes that it would delete. held_by: what holds the first segment that stays; held_ms: the
+    timestamp that holds it, None where it is no timestamp.
     """
 
     can_go: int
@@ -49,7 +54,7 @@ class Retained(NamedTuple):
 
 
 def limits_of(topic: str, settings: Mapping[str, str]) -> Limits:
-    """The limits of a topic, by its settings and Kafka's defaults."""
+    """Returns the limits of a topic, by its settings and Kafka's defaults."""
     policy = settings.get("cleanup.policy", "compact" if topic in COMPACTED_TOPICS else "delete")
     default_ms = NO_LIMIT if topic in KEEPING_TOPICS else DEFAULT_MS
     return Limits(
@@ -60,6 +65,7 @@ def limits_of(topic: str, settings: Mapping[str, str]) -> Limits:
 
 
 def _number(text: str | None, default: int) -> int:
+    """Returns a setting as an int; the default where it is not set or no int."""
     try:
         return default if text is None else int(text)
     except ValueError:
@@ -67,15 +73,15 @@ def _number(text: str | None, default: int) -> int:
 
 
 def retained(segments: Sequence[SegmentTime], log_start: int, limits: Limits, now_ms: int) -> Retained:
-    """What retention would delete of a log at a time.
+    """Returns what retention would delete of a log at ``now_ms``.
 
     segments: by base offset. log_start: what lies before it is deleted in any case.
     """
     freed = 0
-    for at, one in enumerate(segments):
+    for at, segment in enumerate(segments):
         is_last = at + 1 == len(segments)
         if not is_last and segments[at + 1].base <= log_start:
-            freed += one.length
+            freed += segment.length
             continue
         rest = segments[at:]
         if not limits.deletes:
@@ -88,19 +94,19 @@ def retained(segments: Sequence[SegmentTime], log_start: int, limits: Limits, no
 def _by_limits(
     segments: Sequence[SegmentTime], limits: Limits, now_ms: int
 ) -> tuple[int, tuple[str, int | None]]:
-    """Bytes that the limits of size and time delete, and what holds the first segment that stays."""
-    surplus = sum(one.length for one in segments) - limits.retention_bytes
+    """Returns the bytes that limits of size and time delete, and what (with its timestamp) holds the rest."""
+    surplus = sum(segment.length for segment in segments) - limits.retention_bytes
     at = freed = 0
     while limits.retention_bytes >= 0 and at < len(segments) - 1 and surplus >= segments[at].length:
         surplus, freed, at = surplus - segments[at].length, freed + segments[at].length, at + 1
     while limits.retention_ms >= 0 and at < len(segments):
-        one = segments[at]
-        if not one.length:
+        segment = segments[at]
+        if not segment.length:
             return freed, (EMPTY, None)
-        if now_ms - one.largest_ms <= limits.retention_ms:
-            ahead = one.largest_ms > now_ms + MAX_AHEAD_MS
-            return freed, (FUTURE if ahead else TOO_YOUNG, one.largest_ms)
-        freed, at = freed + one.length, at + 1
+        if now_ms - segment.largest_ms <= limits.retention_ms:
+            ahead = segment.largest_ms > now_ms + MAX_AHEAD_MS
+            return freed, (FUTURE if ahead else TOO_YOUNG, segment.largest_ms)
+        freed, at = freed + segment.length, at + 1
     if at == len(segments):
         return freed, (NOTHING, None)
     return freed, (SIZE if limits.retention_bytes >= 0 else NO_LIMITS, None)

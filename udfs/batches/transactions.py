@@ -1,4 +1,4 @@
-"""Where transactions begin and end, and which of them hold back the last stable offset of their log.
+"""Finds where transactions begin and end, and which of them hold back the last stable offset of their log.
 
 A transaction is the transactional data of one producer in one log up to the producer's next marker, in the
 order of the files. Data and marker match by producer id alone, because newer brokers raise the marker's
@@ -58,8 +58,8 @@ TRANSACTION = np.dtype(
 )
 
 
-def of_transactions(batches: np.ndarray) -> np.ndarray:
-    """Of batches (BATCH[n]) the sound ones of transactions: their data, and the markers that end them."""
+def transactional_batches(batches: np.ndarray) -> np.ndarray:
+    """Returns the sound transactional batches among BATCH[n]: data, and the markers that end transactions."""
     is_sound = (batches["fault"] == 0) & (batches["magic"] == f.MAGIC_V2)
     is_transactional = batches["attributes"] & f.TRANSACTIONAL_MASK != 0
     is_data = batches["attributes"] & f.CONTROL_MASK == 0
@@ -68,7 +68,7 @@ def of_transactions(batches: np.ndarray) -> np.ndarray:
 
 
 def events_of(batches: np.ndarray, dtype: np.dtype = EVENT) -> np.ndarray:
-    """EVENT[n] of batches of one file that ``of_transactions`` gives.
+    """Returns EVENT[n] of BATCH[n] of one file, which come from ``transactional_batches``.
 
     What the file's name tells, the damage before them and the number of their records are not set. dtype:
     may have more fields than EVENT, which are 0.
@@ -82,12 +82,12 @@ def events_of(batches: np.ndarray, dtype: np.dtype = EVENT) -> np.ndarray:
 
 
 def of_one_log(events: np.ndarray, damages: int = 0) -> np.ndarray:
-    """TRANSACTION[m] of one log without gaps. events: EVENT[n] in the order of the files."""
+    """Returns TRANSACTION[m] of one log without gaps. events: EVENT[n] in the order of the files."""
     return transactions(events, np.array([damages]), np.zeros(1, dtype=np.int64))
 
 
 def transactions(events: np.ndarray, damages: np.ndarray, last_stretches: np.ndarray) -> np.ndarray:
-    """TRANSACTION[m], by log, producer and place.
+    """Returns TRANSACTION[m], by log, producer id and first event.
 
     events: EVENT[n], each log's in the order of the files. damages: int64[logs], damaged ranges of each log;
     last_stretches: int64[logs], the last stretch of each.
@@ -108,47 +108,47 @@ def transactions(events: np.ndarray, damages: np.ndarray, last_stretches: np.nda
     has_data = np.logical_or.reduceat(data, begins)
     counts = np.where(np.logical_or.reduceat(is_placed, begins).repeat(ends - begins + 1), is_placed, data)
 
-    found = np.zeros(len(begins), dtype=TRANSACTION)
+    result = np.zeros(len(begins), dtype=TRANSACTION)
     first, last = ordered[begins], ordered[ends]
-    found["has_data"] = has_data
-    found["begins"] = order[begins]
+    result["has_data"] = has_data
+    result["begins"] = order[begins]
     for name in ("log", "producer_id"):
-        found[name] = first[name]
-    found["producer_epoch"] = np.where(has_data, epoch[begins], first["producer_epoch"])
+        result[name] = first[name]
+    result["producer_epoch"] = np.where(has_data, epoch[begins], first["producer_epoch"])
     limits = np.iinfo(np.int64)
     lowest = np.minimum.reduceat(np.where(counts, ordered["first_offset"], limits.max), begins)
     highest = np.maximum.reduceat(np.where(counts, ordered["last_offset"], limits.min), begins)
-    found["first_offset"], found["last_offset"] = np.where(has_data, (lowest, highest), -1)
-    found["records"] = np.add.reduceat(np.where(data, ordered["records"], 0), begins)
+    result["first_offset"], result["last_offset"] = np.where(has_data, (lowest, highest), -1)
+    result["records"] = np.add.reduceat(np.where(data, ordered["records"], 0), begins)
     is_ended = last["control_type"] != f.NO_CONTROL
-    found["control_type"] = last["control_type"]
-    found["marker_offset"] = np.where(is_ended, last["first_offset"], -1)
-    found["coordinator_epoch"] = np.where(is_ended, last["coordinator_epoch"], -1)
-    is_followed = np.zeros(len(found), dtype=bool)
+    result["control_type"] = last["control_type"]
+    result["marker_offset"] = np.where(is_ended, last["first_offset"], -1)
+    result["coordinator_epoch"] = np.where(is_ended, last["coordinator_epoch"], -1)
+    is_followed = np.zeros(len(result), dtype=bool)
     is_followed[:-1] = (first["log"][1:] == first["log"][:-1]) & (
         first["producer_id"][1:] == first["producer_id"][:-1]
     )
     is_over = is_ended | is_followed | (last_stretches[first["log"]] > first["stretch"])
-    found["is_over"] = is_over
+    result["is_over"] = is_over
     until = np.where(is_ended, last["damages"], damages[first["log"]])
-    found["is_uncertain"] = (until > first["damages"]) | (is_over & ~is_ended)
-    return found
+    result["is_uncertain"] = (until > first["damages"]) | (is_over & ~is_ended)
+    return result
 
 
 def _differs(values: np.ndarray) -> np.ndarray:
-    """bool[n]: where a value differs from the one before; the first does."""
+    """Returns bool[n]: where a value differs from the one before; true for the first."""
     return np.concatenate([[True], values[1:] != values[:-1]])
 
 
 def _begins(ordered: np.ndarray, is_data: np.ndarray) -> np.ndarray:
-    """bool[n]: where a section begins. ordered: events by log, producer and place."""
+    """Returns bool[n]: where a section begins. ordered: events by log, producer id and position."""
     differs = np.logical_or.reduce([_differs(ordered[name]) for name in ("log", "producer_id", "stretch")])
     differs[1:] |= ~is_data[:-1]
     return differs
 
 
 def _data_epochs(epochs: np.ndarray, is_data: np.ndarray, section: np.ndarray) -> np.ndarray:
-    """int16[n]: a batch's own epoch; of a marker the highest of the data before it in its section."""
+    """Returns int16[n]: a data batch's epoch; for a marker the highest epoch of the data in its section."""
     lowest = np.iinfo(np.int16).min
     begins = np.flatnonzero(_differs(section))
     highest = np.maximum.reduceat(np.where(is_data, epochs, lowest), begins)
@@ -160,7 +160,7 @@ def _data_epochs(epochs: np.ndarray, is_data: np.ndarray, section: np.ndarray) -
 
 
 def _misplaced(events: np.ndarray) -> np.ndarray:
-    """bool[n]: the events whose base offset is wrong, among these events."""
+    """Returns bool[n]: the events whose base offset is wrong, judged among these events alone."""
     runs = np.zeros(len(events), dtype=RUN)
     for name, of in (("first", "first_offset"), ("last", "last_offset"), ("last_base", "last_base")):
         runs[name] = events[of]

@@ -36,7 +36,7 @@ _ZEROS = "zeros"  # the reason of a tail
 
 
 @dataclass
-class _Found:
+class _DecodedValues:
     """What the bytes of some values hold, in the order of the values.
 
     owners: int64[m], the value that each batch is of. records: of the batches without a fault, in order.
@@ -50,7 +50,7 @@ class _Found:
 
 
 # Rows of ``kafka_batches`` or of ``kafka_records``: the value that each is of, and the rows
-_Rows = Callable[[_Found], tuple[np.ndarray, pa.Table]]
+_Rows = Callable[[_DecodedValues], tuple[np.ndarray, pa.Table]]
 
 
 def kafka_batches_array(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
@@ -69,8 +69,8 @@ def _lists(columns: Iterator[pa.Array], function: TableFunction, rows: _Rows) ->
         pieces: list[pa.Table] = []
         counts: list[np.ndarray] = []
         done = reached = size = 0
-        for end, found in _merged(_pieces(values, rows is _record_rows)):
-            owners, table = rows(found)
+        for end, piece in _merged(_pieces(values, rows is _record_rows)):
+            owners, table = rows(piece)
             pieces.append(table)
             counts.append(np.bincount(owners - reached, minlength=end - reached))
             reached = end
@@ -93,13 +93,13 @@ def _list_array(
     )
 
 
-def _merged(pieces: Iterator[tuple[int, _Found]]) -> Iterator[tuple[int, _Found]]:
+def _merged(pieces: Iterator[tuple[int, _DecodedValues]]) -> Iterator[tuple[int, _DecodedValues]]:
     """The same pieces, small ones that follow each other joined: rows are made of many at a time."""
-    held: list[_Found] = []
+    held: list[_DecodedValues] = []
     end = size = 0
-    for end, found in pieces:
-        held.append(found)
-        size += int(found.batches["data_size"].sum()) + 1024
+    for end, piece in pieces:
+        held.append(piece)
+        size += int(piece.batches["data_size"].sum()) + 1024
         if size > _RUN_BYTES:
             yield end, _joined(held)
             held, size = [], 0
@@ -107,19 +107,19 @@ def _merged(pieces: Iterator[tuple[int, _Found]]) -> Iterator[tuple[int, _Found]
         yield end, _joined(held)
 
 
-def _joined(held: list[_Found]) -> _Found:
+def _joined(held: list[_DecodedValues]) -> _DecodedValues:
     if len(held) == 1:
         return held[0]
-    with_batches = [found for found in held if len(found.batches)] or held[:1]
-    return _Found(
-        np.concatenate([found.owners for found in with_batches]),
-        np.concatenate([found.batches for found in with_batches]),
-        [records for found in held for records in found.records],
-        [damage for found in held for damage in found.damages],
+    with_batches = [piece for piece in held if len(piece.batches)] or held[:1]
+    return _DecodedValues(
+        np.concatenate([piece.owners for piece in with_batches]),
+        np.concatenate([piece.batches for piece in with_batches]),
+        [records for piece in held for records in piece.records],
+        [damage for piece in held for damage in piece.damages],
     )
 
 
-def _pieces(values: BinaryColumn, wants_records: bool) -> Iterator[tuple[int, _Found]]:
+def _pieces(values: BinaryColumn, wants_records: bool) -> Iterator[tuple[int, _DecodedValues]]:
     """(the value up to which it reaches, what was found) of all values in their order."""
     framed = np.zeros(len(values), dtype=np.bool_)
     are_framed(values.data, values.offsets, framed)
@@ -136,43 +136,47 @@ def _pieces(values: BinaryColumn, wants_records: bool) -> Iterator[tuple[int, _F
         begin = end
 
 
-def _alone(values: BinaryColumn, i: int, wants_records: bool) -> _Found:
+def _alone(values: BinaryColumn, i: int, wants_records: bool) -> _DecodedValues:
     data = values.data[values.offsets[i] : values.offsets[i + 1]]
-    found = _decode(data, wants_records, MOST_BYTES, MOST_RECORDS)
-    found.owners += i
-    found.damages = [(i, damage) for _, damage in found.damages]
-    return found
+    decoded = _decode(data, wants_records, MOST_BYTES, MOST_RECORDS)
+    decoded.owners += i
+    decoded.damages = [(i, damage) for _, damage in decoded.damages]
+    return decoded
 
 
-def _run(values: BinaryColumn, begin: int, end: int, wants_records: bool) -> Iterator[tuple[int, _Found]]:
+def _run(
+    values: BinaryColumn, begin: int, end: int, wants_records: bool
+) -> Iterator[tuple[int, _DecodedValues]]:
     """Framed values ``begin`` to ``end``, decoded together; one with a fault in a batch, again alone."""
     n = end - begin
     offsets = values.offsets[begin : end + 1] - values.offsets[begin]
     data = values.data[values.offsets[begin] : values.offsets[end]]
-    found = _decode(data, wants_records, _RUN_EXPANDED, MOST_RECORDS)
+    decoded = _decode(data, wants_records, _RUN_EXPANDED, MOST_RECORDS)
     first, count = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    batches_of_each(offsets, found.batches, first, count)
-    before = np.append(0, np.cumsum(found.batches["record_count"], dtype=np.int64))  # records before a batch
-    records = pa.Table.from_batches(found.records) if found.records else None
+    batches_of_each(offsets, decoded.batches, first, count)
+    before = np.append(
+        0, np.cumsum(decoded.batches["record_count"], dtype=np.int64)
+    )  # records before a batch
+    records = pa.Table.from_batches(decoded.records) if decoded.records else None
     edges = np.flatnonzero(np.diff(count < 0)) + 1
     for i, j in zip([0, *edges], [*edges, n], strict=True):
         if count[i] < 0:
             yield from ((begin + k + 1, _alone(values, begin + k, wants_records)) for k in range(i, j))
             continue
         low, high = first[i], first[j - 1] + count[j - 1]
-        batches = found.batches[low:high]
+        batches = decoded.batches[low:high]
         batches["position"] -= np.repeat(offsets[i:j], count[i:j])
         owners = np.repeat(np.arange(begin + i, begin + j), count[i:j])
         cut = records.slice(before[low], before[high] - before[low]).to_batches() if records else []
-        yield begin + j, _Found(owners, batches, cut, [])
+        yield begin + j, _DecodedValues(owners, batches, cut, [])
 
 
-def _decode(data: np.ndarray, wants_records: bool, most_bytes: int, most_records: int) -> _Found:
+def _decode(data: np.ndarray, wants_records: bool, most_bytes: int, most_records: int) -> _DecodedValues:
     """What lies in ``data`` (uint8), as value 0; up to the batch with which it is more than the limits."""
     batches: list[np.ndarray] = []
-    found = _Found(_NO_OWNERS, _NO_BATCHES, [], [])
+    decoded = _DecodedValues(_NO_OWNERS, _NO_BATCHES, [], [])
     if not len(data):
-        return found
+        return decoded
     # With a successor a batch that is cut by the end is damage, not the tail of a log
     decoder = SegmentDecoder(
         ChunkSource(iter([(0, data)])),
@@ -193,23 +197,23 @@ def _decode(data: np.ndarray, wants_records: bool, most_bytes: int, most_records
             batches.append(group.batches[:last].copy())
             if group.records is not None:
                 kept = int(group.batches["record_count"][:last].sum())
-                found.records.append(group.records.slice(0, kept))
-            found.damages += [(0, damage) for damage in group.damages if damage.position < stop]
-            found.damages.append((0, _too_large(stop, len(data), most_bytes, most_records)))
+                decoded.records.append(group.records.slice(0, kept))
+            decoded.damages += [(0, damage) for damage in group.damages if damage.position < stop]
+            decoded.damages.append((0, _too_large(stop, len(data), most_bytes, most_records)))
             break
         if len(sizes):
             expanded, records = int(sizes[-1]), int(counts[-1])
         if len(group.batches):
             batches.append(group.batches.copy())
-        found.damages += [(0, damage) for damage in group.damages]
+        decoded.damages += [(0, damage) for damage in group.damages]
         if group.records is not None:
-            found.records.append(group.records)
+            decoded.records.append(group.records)
     if decoder.totals.tail == "zeros":
-        found.damages.append((0, _zeros(decoder.totals.end, decoder.totals.tail_bytes)))
+        decoded.damages.append((0, _zeros(decoder.totals.end, decoder.totals.tail_bytes)))
     if batches:
-        found.batches = batches[0] if len(batches) == 1 else np.concatenate(batches)
-        found.owners = np.zeros(len(found.batches), dtype=np.int64)
-    return found
+        decoded.batches = batches[0] if len(batches) == 1 else np.concatenate(batches)
+        decoded.owners = np.zeros(len(decoded.batches), dtype=np.int64)
+    return decoded
 
 
 def _too_large(position: int, end: int, most_bytes: int, most_records: int) -> Damage:
@@ -223,23 +227,23 @@ def _zeros(position: int, size: int) -> Damage:
     return Damage(position, size, None, _ZEROS, text, position + size, b"")
 
 
-def _record_rows(found: _Found) -> tuple[np.ndarray, pa.Table]:
+def _record_rows(decoded: _DecodedValues) -> tuple[np.ndarray, pa.Table]:
     """Rows of KAFKA_RECORDS, ``batch_position`` as the batches have it."""
-    counts = found.batches["record_count"]
-    if not found.records:
+    counts = decoded.batches["record_count"]
+    if not decoded.records:
         return _NO_OWNERS, _RECORD_SCHEMA.empty_table()
-    table = pa.Table.from_batches(found.records)
-    positions = pa.array(np.repeat(found.batches["position"], counts))
+    table = pa.Table.from_batches(decoded.records)
+    positions = pa.array(np.repeat(decoded.batches["position"], counts))
     table = table.set_column(table.schema.get_field_index("batch_position"), "batch_position", positions)
-    return np.repeat(found.owners, counts), table.select(_RECORD_SCHEMA.names).cast(_RECORD_SCHEMA)
+    return np.repeat(decoded.owners, counts), table.select(_RECORD_SCHEMA.names).cast(_RECORD_SCHEMA)
 
 
-def _batch_rows(found: _Found) -> tuple[np.ndarray, pa.Table]:
+def _batch_rows(decoded: _DecodedValues) -> tuple[np.ndarray, pa.Table]:
     """Rows of KAFKA_BATCHES: the batches, and the damaged ranges that begin with none of them."""
-    batches, owners = found.batches, found.owners
+    batches, owners = decoded.batches, decoded.owners
     ends = batches["position"] + batches["size"]
     reasons: list[str | None] = [None] * len(batches)
-    ranges = {(owner, damage.position): damage for owner, damage in found.damages}
+    ranges = {(owner, damage.position): damage for owner, damage in decoded.damages}
     for k in np.flatnonzero(batches["fault"]):
         damage = ranges.pop((int(owners[k]), int(batches["position"][k])))
         reasons[k], ends[k] = damage.reason, damage.next_position

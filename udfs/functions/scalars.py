@@ -79,16 +79,16 @@ def kafka_decompress(columns: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[p
     scratch = Scratch()
     for codecs, payloads in columns:
         values = binary_column("kafka_decompress", payloads)
-        made: list[bytes | None] = []
+        results: list[bytes | None] = []
         size = 0
         for i, codec in enumerate(codecs.cast(pa.string()).to_pylist()):
-            found = _expanded(codec, values, i, scratch)
-            made.append(found)
-            size += len(found or b"")
+            result = _expanded(codec, values, i, scratch)
+            results.append(result)
+            size += len(result or b"")
             if size > _OUTPUT_BYTES:
-                yield pa.array(made, pa.binary())
-                made, size = [], 0
-        yield pa.array(made, pa.binary())
+                yield pa.array(results, pa.binary())
+                results, size = [], 0
+        yield pa.array(results, pa.binary())
         scratch.shrink(_OUTPUT_BYTES)
 
 

@@ -25,11 +25,11 @@ def kafka_unproven_records(column: pa.Array) -> pa.Array:
     it may be wrong. Null for null; an empty list where nothing can be read. list<struct>.
     """
     values = binary_column("kafka_unproven_records", column)
-    found: list[list[dict[str, Any]] | None] = []
+    results: list[list[dict[str, Any]] | None] = []
     for number, is_valid in enumerate(values.valid.tolist()):
         begin, end = values.offsets[number : number + 2].tolist()
-        found.append(list(_records(values.data[begin:end])) if is_valid else None)
-    return pa.array(found, pa.list_(_RECORD))
+        results.append(list(_records(values.data[begin:end])) if is_valid else None)
+    return pa.array(results, pa.list_(_RECORD))
 
 
 def _records(data: np.ndarray) -> Iterator[dict[str, Any]]:

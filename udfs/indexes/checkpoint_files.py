@@ -30,20 +30,20 @@ OFFSETS = row_schema(entry=pa.int32(), topic=pa.string(), partition=pa.int32(), 
 
 def offset_checkpoint(data: bytes) -> pa.RecordBatch:
     """The entries of a file of OFFSET_FILES (OFFSETS)."""
-    found = offset_entries(data)
+    entries = offset_entries(data)
     columns = {
-        "entry": range(len(found.rows)),
-        "topic": [row[0] for row in found.rows],
-        "partition": [int(row[1]) for row in found.rows],
-        "offset": [int(row[2]) for row in found.rows],
+        "entry": range(len(entries.rows)),
+        "topic": [row[0] for row in entries.rows],
+        "partition": [int(row[1]) for row in entries.rows],
+        "offset": [int(row[2]) for row in entries.rows],
     }
-    return rows_of(OFFSETS, columns, found.problem)
+    return rows_of(OFFSETS, columns, entries.problem)
 
 
 def leader_epochs(data: bytes) -> pa.RecordBatch:
     """The entries of a ``leader-epoch-checkpoint`` (LEADER_EPOCHS): which epoch begins at which offset."""
-    found = epoch_entries(data)
-    numbers = [(int(epoch), int(offset)) for epoch, offset in found.rows]
+    entries = epoch_entries(data)
+    numbers = [(int(epoch), int(offset)) for epoch, offset in entries.rows]
     errors = {}
     for i, (before, after) in enumerate(itertools.pairwise(numbers), 1):
         for name, low, high in zip(("leader_epoch", "start_offset"), before, after, strict=True):
@@ -54,4 +54,4 @@ def leader_epochs(data: bytes) -> pa.RecordBatch:
         "leader_epoch": [epoch for epoch, _ in numbers],
         "start_offset": [offset for _, offset in numbers],
     }
-    return rows_of(LEADER_EPOCHS, columns, found.problem, errors)
+    return rows_of(LEADER_EPOCHS, columns, entries.problem, errors)

@@ -46,8 +46,8 @@ def broker_file(name: str) -> BrokerFile | None:
         return BrokerFile(name, -1)
     if name == kraft_snapshot.BOOTSTRAP:
         return BrokerFile(kraft_snapshot.SUFFIX, -1)
-    found = kraft_snapshot.snapshot_id(name)
-    return BrokerFile(kraft_snapshot.SUFFIX, found.end_offset) if found else None
+    snapshot = kraft_snapshot.snapshot_id(name)
+    return BrokerFile(kraft_snapshot.SUFFIX, snapshot.end_offset) if snapshot else None
 
 
 def decode_broker_file(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
@@ -56,21 +56,21 @@ def decode_broker_file(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]
     Raises ValueError for a file of another name, and OSError where it can't be opened. A name may end in
     ``.deleted``.
     """
-    found = broker_file(os.fspath(path).removesuffix(DELETED))
-    if found is None:
+    file = broker_file(os.fspath(path).removesuffix(DELETED))
+    if file is None:
         raise ValueError(
             f"{os.fspath(path)} does not have the name of an index, a snapshot or a checkpoint file"
         )
-    if found.kind == kraft_snapshot.SUFFIX:
+    if file.kind == kraft_snapshot.SUFFIX:
         yield from kraft_snapshot.kraft_snapshot(path)
         return
-    yield decode_content(found, read_regular(path, MOST_INDEX_BYTES))
+    yield decode_content(file, read_regular(path, MOST_INDEX_BYTES))
 
 
-def decode_content(found: BrokerFile, data: bytes) -> pa.RecordBatch:
+def decode_content(file: BrokerFile, data: bytes) -> pa.RecordBatch:
     """The rows of a file that is not a snapshot of KRaft, by its content."""
-    if found.kind in _BY_OFFSET:
-        return _BY_OFFSET[found.kind](data, found.base)
-    if found.kind == LEADER_EPOCH_FILE:
+    if file.kind in _BY_OFFSET:
+        return _BY_OFFSET[file.kind](data, file.base)
+    if file.kind == LEADER_EPOCH_FILE:
         return checkpoint_files.leader_epochs(data)
     return checkpoint_files.offset_checkpoint(data)

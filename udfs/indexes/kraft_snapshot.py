@@ -58,10 +58,10 @@ def kraft_snapshot(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
     damages: list[Damage] = []
     for batch in decode_segment(path, columns=_COLUMNS, on_damage=damages.append):
         rows = batch.to_pydict()
-        own = [METADATA_TOPIC if kind is None else None for kind in rows["control_type"]]
-        topics = pa.array(own, pa.string())
-        found = internal_records(topics, batch.column("key"), batch.column("value")).to_pylist()
-        read = [row or {"name": None, "version": None, "value": None, "error": None} for row in found]
+        names = [METADATA_TOPIC if kind is None else None for kind in rows["control_type"]]
+        topics = pa.array(names, pa.string())
+        records = internal_records(topics, batch.column("key"), batch.column("value")).to_pylist()
+        read = [row or {"name": None, "version": None, "value": None, "error": None} for row in records]
         columns = {name: rows[name] for name in ("offset", "timestamp_ms", "control_type")}
         columns |= {name: [row[name] for row in read] for name in ("name", "version", "value")}
         errors = {i: row["error"] for i, row in enumerate(read) if row["error"] is not None}

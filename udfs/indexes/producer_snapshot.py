@@ -82,9 +82,9 @@ def producer_snapshot(data: bytes) -> pa.RecordBatch:
 
     The broker refuses a file as a whole; here what can be read of it are rows before the reason.
     """
-    found = read_producer_snapshot(data)
-    columns = {name: found.entries[name].tolist() for name in ENTRY.names or ()}
-    return rows_of(PRODUCER_SNAPSHOT, columns, found.problem)
+    snapshot = read_producer_snapshot(data)
+    columns = {name: snapshot.entries[name].tolist() for name in ENTRY.names or ()}
+    return rows_of(PRODUCER_SNAPSHOT, columns, snapshot.problem)
 
 
 def _crc32c(data: bytes) -> int:

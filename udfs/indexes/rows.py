@@ -27,10 +27,10 @@ def rows_of(
     ``error``.
     """
     n = len(next(iter(columns.values())))
-    found = dict(errors or {})
+    errors_by_row = dict(errors or {})
     if problem is not None:
-        found[n] = problem
+        errors_by_row[n] = problem
     more = [None] * (problem is not None)
     arrays = [pa.array([*columns[each.name], *more], each.type) for each in schema if each.name != ERROR.name]
-    arrays.append(pa.array([found.get(i) for i in range(n + len(more))], pa.string()))
+    arrays.append(pa.array([errors_by_row.get(i) for i in range(n + len(more))], pa.string()))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -21,7 +21,7 @@ from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.dataframes.options import Options
 from kafka_log_lake.pipelines.dataframes.slices import Span, list_requested
 from kafka_log_lake.pipelines.dataframes.source import sent_source
-from kafka_log_lake.pipelines.dataframes.stream import Place, advance, spans
+from kafka_log_lake.pipelines.dataframes.stream import StreamPosition, advance, spans
 from tests.support.drawn import first
 from tests.support.logs import put
 from tests.support.segment_maker import Batch, Record
@@ -182,7 +182,7 @@ def folder(logs: Path, name: str = "a-0") -> list[Any]:
     return list_requested(Options(path=(str(logs / name),)))
 
 
-def read(logs: Path, before: Place | None, after: Place) -> list[tuple[int, int, int]]:
+def read(logs: Path, before: StreamPosition | None, after: StreamPosition) -> list[tuple[int, int, int]]:
     found = spans("a-0", folder(logs), before, after)
     return [(span.segment.file_base_offset, span.start, span.stop) for span in found]
 

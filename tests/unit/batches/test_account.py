@@ -23,7 +23,7 @@ from kafka_log_lake.udfs.batches.account import (
     TORN_TAIL,
     ZERO_TAIL,
     ZEROS,
-    Aside,
+    Leftover,
     RemoteRange,
     Unseen,
     Witnesses,
@@ -91,7 +91,7 @@ def ranges(start: int, end: int, witnesses: Witnesses, *args: object) -> list[tu
             [(5, 20, REMOTE), (21, 29, MISSING), (30, 43, REMOTE)],
         ),
         (
-            Witnesses(epochs=((0, 0),), aside=(Aside("0.log.deleted", "deleted", 0, 10),)),
+            Witnesses(epochs=((0, 0),), aside=(Leftover("0.log.deleted", "deleted", 0, 10),)),
             [(0, 43, ASIDE)],
         ),
     ],

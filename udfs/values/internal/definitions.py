@@ -39,7 +39,7 @@ NONE = Versions(0, -1)
 
 
 @dataclass(frozen=True)
-class Field:
+class MessageField:
     """A field of a message or of a struct in it.
 
     type: a primitive's name, or a struct's; of the items where is_array. fields: those of the struct, of all
@@ -54,11 +54,11 @@ class Field:
     tagged: Versions
     tag: int
     default: Any
-    fields: tuple[Field, ...]
+    fields: tuple[MessageField, ...]
 
 
 @dataclass(frozen=True)
-class Message:
+class MessageDefinition:
     """api_key: the record type of a coordinator's key and value, or the API key of a metadata record."""
 
     name: str
@@ -66,14 +66,14 @@ class Message:
     api_key: int
     versions: Versions
     flexible: Versions
-    fields: tuple[Field, ...]
+    fields: tuple[MessageField, ...]
 
 
-def _field(source: Mapping[str, Any], structs: Mapping[str, Any]) -> Field:
+def _field(source: Mapping[str, Any], structs: Mapping[str, Any]) -> MessageField:
     kind = source["type"].removeprefix("[]")
     tagged = source.get("taggedVersions", "none")
     name = source["name"]
-    return Field(
+    return MessageField(
         name=name[0].lower() + name[1:],
         type=kind,
         is_array=source["type"].startswith("[]"),
@@ -87,9 +87,9 @@ def _field(source: Mapping[str, Any], structs: Mapping[str, Any]) -> Field:
     )
 
 
-def _message(source: Mapping[str, Any]) -> Message:
+def _message(source: Mapping[str, Any]) -> MessageDefinition:
     structs = {struct["name"]: struct["fields"] for struct in source.get("commonStructs", ())}
-    return Message(
+    return MessageDefinition(
         name=source["name"],
         kind=source["type"],
         api_key=source.get("apiKey", -1),
@@ -99,7 +99,7 @@ def _message(source: Mapping[str, Any]) -> Message:
     )
 
 
-def messages(name: str) -> tuple[Message, ...]:
+def messages(name: str) -> tuple[MessageDefinition, ...]:
     """The messages of a file in ``messages``, by its name without ``.json``."""
     text = (
         resources.files("kafka_log_lake.udfs.values.internal")

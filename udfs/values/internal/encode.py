@@ -11,7 +11,7 @@ from typing import Any
 
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.format.encode import PlainRecord, batch_records
-from kafka_log_lake.udfs.values.internal.definitions import Field, Message, messages
+from kafka_log_lake.udfs.values.internal.definitions import MessageDefinition, MessageField, messages
 
 _NUMBERS = {"int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q", "uint16": ">H", "float64": ">d"}
 _FRAME_VERSION = 1  # of the frame of a record in __cluster_metadata: version, API key, version of the record
@@ -26,7 +26,7 @@ def new_uuid() -> str:
 
 
 @cache
-def _message(file: str, name: str) -> Message:
+def _message(file: str, name: str) -> MessageDefinition:
     return next(one for one in messages(file) if one.name == name)
 
 
@@ -50,7 +50,7 @@ def _unsigned(value: int) -> bytes:
     return bytes([*out, value])
 
 
-def _struct(declared: Iterable[Field], version: int, fields: Mapping[str, Any]) -> bytes:
+def _struct(declared: Iterable[MessageField], version: int, fields: Mapping[str, Any]) -> bytes:
     out, tagged = bytearray(), {}
     for field in declared:
         if version not in field.versions:
@@ -67,7 +67,7 @@ def _struct(declared: Iterable[Field], version: int, fields: Mapping[str, Any]) 
     return bytes(out)
 
 
-def _value(field: Field, version: int, value: Any) -> bytes:
+def _value(field: MessageField, version: int, value: Any) -> bytes:
     if field.is_array:
         if value is None and version in field.nullable:
             return _unsigned(0)
@@ -76,7 +76,7 @@ def _value(field: Field, version: int, value: Any) -> bytes:
     return _item(field, version, value)
 
 
-def _item(field: Field, version: int, value: Any) -> bytes:
+def _item(field: MessageField, version: int, value: Any) -> bytes:
     if field.type in _NUMBERS:
         return struct.pack(_NUMBERS[field.type], int(field.default or 0) if value is None else value)
     if field.type == "bool":

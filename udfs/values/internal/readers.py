@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from kafka_log_lake.udfs.values.internal.definitions import Field, Message
+from kafka_log_lake.udfs.values.internal.definitions import MessageDefinition, MessageField
 
 # Reads at a position; gives the value and the position behind it
 Reader = Callable[[bytes, int], tuple[Any, int]]
@@ -27,15 +27,15 @@ _LONGEST_TEXT = 0x7FFF
 _MOST_INT32 = 0x7FFFFFFF
 
 
-class Unreadable(ValueError):
+class UnreadableMessage(ValueError):
     """Bytes that are not the message. what: what is wrong; field: where, names joined by dots."""
 
     def __init__(self, what: str, field: str = "") -> None:
         super().__init__(f"{field}: {what}" if field else what)
         self.what, self.field = what, field
 
-    def inside(self, name: str) -> Unreadable:
-        return Unreadable(self.what, f"{name}.{self.field}" if self.field else name)
+    def inside(self, name: str) -> UnreadableMessage:
+        return UnreadableMessage(self.what, f"{name}.{self.field}" if self.field else name)
 
 
 def unsigned_varint(data: bytes, at: int) -> tuple[int, int]:
@@ -50,7 +50,7 @@ def unsigned_varint(data: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return ((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000, at + 1
-    raise Unreadable("a varint of more than 5 bytes")
+    raise UnreadableMessage("a varint of more than 5 bytes")
 
 
 def _number(code: str) -> Reader:
@@ -82,7 +82,7 @@ def _uuid(data: bytes, at: int) -> tuple[str, int]:
 def _part(data: bytes, at: int, size: int) -> bytes:
     part = data[at : at + size]
     if len(part) < size:
-        raise Unreadable(f"a length of {size} at byte {at}, and the bytes end at {len(data)}")
+        raise UnreadableMessage(f"a length of {size} at byte {at}, and the bytes end at {len(data)}")
     return part
 
 
@@ -126,9 +126,9 @@ def _sized(length: Length, nullable: bool, make: Callable[[bytes], str], longest
         if size < 0:
             if nullable:
                 return None, at
-            raise Unreadable("null, which this field cannot be")
+            raise UnreadableMessage("null, which this field cannot be")
         if size > longest:
-            raise Unreadable(f"a text of length {size}, and {longest} is the most")
+            raise UnreadableMessage(f"a text of length {size}, and {longest} is the most")
         return make(_part(data, at, size)), at + size
 
     return read
@@ -144,9 +144,11 @@ def _array(length: Length, nullable: bool, item: Reader) -> Reader:
         if size < 0:
             if nullable:
                 return None, at
-            raise Unreadable("null, which this field cannot be")
+            raise UnreadableMessage("null, which this field cannot be")
         if size > len(data) - at:
-            raise Unreadable(f"an array of length {size} at byte {at}, and the bytes end at {len(data)}")
+            raise UnreadableMessage(
+                f"an array of length {size} at byte {at}, and the bytes end at {len(data)}"
+            )
         items = []
         for _ in range(size):
             value, at = item(data, at)
@@ -168,7 +170,7 @@ def _nullable_struct(read_struct: Reader, tagged: bool) -> Reader:
     return read
 
 
-def _reader(field: Field, version: int, flexible: bool) -> Reader:
+def _reader(field: MessageField, version: int, flexible: bool) -> Reader:
     nullable = version in field.nullable
     if field.fields:
         item = _struct(field.fields, version, flexible)
@@ -185,7 +187,7 @@ def _reader(field: Field, version: int, flexible: bool) -> Reader:
     return _array(_compact_length if flexible else _int32, nullable, item) if field.is_array else item
 
 
-def default(field: Field, version: int) -> Any:
+def default(field: MessageField, version: int) -> Any:
     """What a field holds where its bytes are not there, as Kafka's JSON writes it."""
     text = field.default
     if text == "null":
@@ -205,7 +207,7 @@ def default(field: Field, version: int) -> Any:
     return text if field.type in ("string", "bytes", "uuid") else int(str(text), 0)
 
 
-def _struct(fields: Sequence[Field], version: int, flexible: bool) -> Reader:
+def _struct(fields: Sequence[MessageField], version: int, flexible: bool) -> Reader:
     there = [field for field in fields if version in field.versions]
     plain = [(f.name, _reader(f, version, flexible)) for f in there if version not in f.tagged]
     names = [f.name for f in there]
@@ -230,8 +232,8 @@ def _struct(fields: Sequence[Field], version: int, flexible: bool) -> Reader:
                 else:
                     at += 1
         except (struct.error, IndexError):
-            raise Unreadable(f"the bytes end at {len(data)}", name) from None
-        except Unreadable as error:
+            raise UnreadableMessage(f"the bytes end at {len(data)}", name) from None
+        except UnreadableMessage as error:
             raise error.inside(name) from None
         return values, at
 
@@ -260,14 +262,14 @@ def _read_tags(data: bytes, at: int, known: dict[int, _Tagged | None], values: d
         if tag in known:
             field = known[tag]
             if field is None:
-                raise Unreadable(f"tag {tag} is not of this version")
+                raise UnreadableMessage(f"tag {tag} is not of this version")
             value, at = field.reader(data, at)
             values.pop(field.name, None)
             if value != field.default:
                 values[field.name] = value
         else:
             if size < 0:
-                raise Unreadable(f"tag {tag} has length {size}")
+                raise UnreadableMessage(f"tag {tag} has length {size}")
             unknown.append({"tag": tag, "data": _base64(_part(data, at, size))})
             at += size
     if unknown:
@@ -275,9 +277,9 @@ def _read_tags(data: bytes, at: int, known: dict[int, _Tagged | None], values: d
     return at
 
 
-def message_reader(message: Message, version: int) -> Reader:
+def message_reader(message: MessageDefinition, version: int) -> Reader:
     """A reader of a message's bytes in one of its versions: a dict by field, and the position behind it.
 
-    It raises Unreadable for bytes that Kafka refuses.
+    It raises UnreadableMessage for bytes that Kafka refuses.
     """
     return _struct(message.fields, version, version in message.flexible)

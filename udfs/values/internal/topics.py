@@ -17,8 +17,13 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
-from kafka_log_lake.udfs.values.internal.definitions import Message, messages
-from kafka_log_lake.udfs.values.internal.readers import Reader, Unreadable, message_reader, unsigned_varint
+from kafka_log_lake.udfs.values.internal.definitions import MessageDefinition, messages
+from kafka_log_lake.udfs.values.internal.readers import (
+    Reader,
+    UnreadableMessage,
+    message_reader,
+    unsigned_varint,
+)
 
 _COORDINATORS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _METADATA = ("__cluster_metadata", "__remote_log_metadata")
@@ -56,7 +61,7 @@ RecordReader = Callable[[bytes | None, bytes | None], InternalRecord]
 class _Versions:
     """The readers of one message, by version."""
 
-    def __init__(self, message: Message) -> None:
+    def __init__(self, message: MessageDefinition) -> None:
         self.name = message.name
         versions = range(message.versions.low, message.versions.high + 1)
         self._readers = {version: message_reader(message, version) for version in versions}
@@ -64,17 +69,17 @@ class _Versions:
     def reader(self, version: int) -> Reader:
         reader = self._readers.get(version)
         if reader is None:
-            raise Unreadable(f"version {version} of {self.name} is not known")
+            raise UnreadableMessage(f"version {version} of {self.name} is not known")
         return reader
 
 
-def _by_key(definitions: Iterable[Message], kind: str) -> dict[int, _Versions]:
+def _by_key(definitions: Iterable[MessageDefinition], kind: str) -> dict[int, _Versions]:
     return {m.api_key: _Versions(m) for m in definitions if m.kind == kind}
 
 
 def _short(data: bytes, what: str) -> int:
     if len(data) < 2:
-        raise Unreadable(f"the bytes end at {len(data)}", what)
+        raise UnreadableMessage(f"the bytes end at {len(data)}", what)
     number: int = _int16(data)[0]
     return number
 
@@ -108,7 +113,7 @@ def _coordinator(topic: str) -> RecordReader:
             return InternalRecord(
                 name, kind, version, key_fields, fields, problem or _surplus(value, end, part)
             )
-        except Unreadable as error:
+        except UnreadableMessage as error:
             return InternalRecord(name, kind, version, key_fields, None, f"{part}: {error}")
 
     return read
@@ -122,14 +127,14 @@ def _header(value: bytes) -> tuple[int, int, int]:
         try:
             number, at = unsigned_varint(value, at)
         except IndexError:
-            raise Unreadable(f"the bytes end at {len(value)}", what) from None
-        except Unreadable as error:
+            raise UnreadableMessage(f"the bytes end at {len(value)}", what) from None
+        except UnreadableMessage as error:
             raise error.inside(what) from None
         if number > 0x7FFF:
-            raise Unreadable(f"{number}, which is too large", what)
+            raise UnreadableMessage(f"{number}, which is too large", what)
         numbers.append(number)
         if numbers[0] != _FRAME_VERSION:
-            raise Unreadable(f"frame version {number} is not known")
+            raise UnreadableMessage(f"frame version {number} is not known")
     return numbers[1], numbers[2], at
 
 
@@ -149,7 +154,7 @@ def _metadata(topic: str) -> RecordReader:
             if end < len(value):
                 return InternalRecord(name, kind, version, problem=_surplus(value, end, "value"))
             return InternalRecord(name, kind, version, None, fields)
-        except Unreadable as error:
+        except UnreadableMessage as error:
             return InternalRecord(name, kind, version, problem=f"value: {error}")
 
     return read
@@ -177,7 +182,7 @@ def _embedded(text: str, name: str) -> Any:
         # A newer version is read as the newest known one: ConsumerProtocol.checkSubscriptionVersion
         version = min(_short(raw, "version"), 3)
         return _consumer_protocol(name).reader(version)(raw, 2)[0]
-    except Unreadable:
+    except UnreadableMessage:
         return text
 
 

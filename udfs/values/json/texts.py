@@ -21,8 +21,8 @@ from kafka_log_lake.udfs.values.avro.columns import AvroColumns
 from kafka_log_lake.udfs.values.avro.schema import AvroField, AvroType
 from kafka_log_lake.udfs.values.json.structs import text
 from kafka_log_lake.udfs.values.protobuf.columns import ProtobufColumns
-from kafka_log_lake.udfs.values.protobuf.payload import BYTES, ENUM, Field, MessageReader
-from kafka_log_lake.udfs.values.schemas.defaults import Columns
+from kafka_log_lake.udfs.values.protobuf.payload import BYTES, ENUM, MessageReader, ProtobufField
+from kafka_log_lake.udfs.values.schemas.defaults import ColumnReader
 from kafka_log_lake.udfs.values.schemas.payload import PayloadError, canonical_float
 from kafka_log_lake.udfs.values.schemas.payload_arrays import offsets_of
 
@@ -36,7 +36,7 @@ class TextColumns:
 
     arrow_type = pa.string()
 
-    def __init__(self, columns: Columns, texts: Callable[[pa.Array], pa.Array]) -> None:
+    def __init__(self, columns: ColumnReader, texts: Callable[[pa.Array], pa.Array]) -> None:
         """texts: of the values that the columns decode, none of them null."""
         self._columns, self._texts = columns, texts
 
@@ -212,7 +212,7 @@ def _message(message: MessageReader, values: pa.Array, above: tuple[MessageReade
     return _joined("{", pc.utf8_slice_codeunits(_joined(*parts), 1), "}")
 
 
-def _field(field: Field, values: pa.Array, above: tuple[MessageReader, ...]) -> pa.Array:
+def _field(field: ProtobufField, values: pa.Array, above: tuple[MessageReader, ...]) -> pa.Array:
     if field.is_map:
         assert field.message is not None
         value = field.message.fields[2]
@@ -223,7 +223,7 @@ def _field(field: Field, values: pa.Array, above: tuple[MessageReader, ...]) -> 
     return _one(field, values, above)
 
 
-def _one(field: Field, values: pa.Array, above: tuple[MessageReader, ...]) -> pa.Array:
+def _one(field: ProtobufField, values: pa.Array, above: tuple[MessageReader, ...]) -> pa.Array:
     if field.message is not None:
         return _message(field.message, values, above)
     if field.kind == BYTES:

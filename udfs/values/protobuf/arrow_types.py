@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafka_log_lake.udfs.values.protobuf.payload import BYTES, ENUM, Field, MessageReader
+from kafka_log_lake.udfs.values.protobuf.payload import BYTES, ENUM, MessageReader, ProtobufField
 from kafka_log_lake.udfs.values.schemas.merged_types import fields_of, safe_names
 
 UINT64 = pa.decimal128(20, 0)
@@ -40,7 +40,7 @@ def arrow_type(message: MessageReader, above: tuple[MessageReader, ...] = ()) ->
     return pa.struct(fields_of(names, [_field_type(one, inside) for one in fields]))
 
 
-def _field_type(field: Field, above: tuple[MessageReader, ...]) -> pa.DataType:
+def _field_type(field: ProtobufField, above: tuple[MessageReader, ...]) -> pa.DataType:
     if field.is_map:
         assert field.message is not None
         key, value = field.message.fields[1], field.message.fields[2]
@@ -49,7 +49,7 @@ def _field_type(field: Field, above: tuple[MessageReader, ...]) -> pa.DataType:
     return pa.list_(one) if field.repeated else one
 
 
-def _one_type(field: Field, above: tuple[MessageReader, ...]) -> pa.DataType:
+def _one_type(field: ProtobufField, above: tuple[MessageReader, ...]) -> pa.DataType:
     return _TYPES.get(field.kind, pa.string()) if field.message is None else arrow_type(field.message, above)
 
 
@@ -63,7 +63,7 @@ def plain_message(message: MessageReader, value: dict[str, Any], above: tuple[Me
     return {n: _plain(f, value.get(f.name), inside) for n, f in zip(names, fields, strict=True)}
 
 
-def _plain(field: Field, value: Any, above: tuple[MessageReader, ...]) -> Any:
+def _plain(field: ProtobufField, value: Any, above: tuple[MessageReader, ...]) -> Any:
     if value is None:
         return None
     if field.is_map:
@@ -75,14 +75,14 @@ def _plain(field: Field, value: Any, above: tuple[MessageReader, ...]) -> Any:
     return _plain_one(field, value, above)
 
 
-def _plain_key(field: Field, name: str) -> Any:
+def _plain_key(field: ProtobufField, name: str) -> Any:
     target = _TYPES.get(field.kind, pa.string())
     if target == pa.string():
         return name
     return name == "true" if target == pa.bool_() else Decimal(name) if target == UINT64 else int(name)
 
 
-def _plain_one(field: Field, value: Any, above: tuple[MessageReader, ...]) -> Any:
+def _plain_one(field: ProtobufField, value: Any, above: tuple[MessageReader, ...]) -> Any:
     if field.message is not None:
         return plain_message(field.message, value, above)
     if field.kind == BYTES:

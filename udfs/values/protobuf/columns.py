@@ -17,7 +17,14 @@ import pyarrow.compute as pc
 from kafka_log_lake.udfs.kernels import protobuf as k
 from kafka_log_lake.udfs.values.json.structs import text
 from kafka_log_lake.udfs.values.protobuf.arrow_types import UINT64, arrow_type, plain_message
-from kafka_log_lake.udfs.values.protobuf.payload import BYTES, ENUM, GROUP, STRING, Field, MessageReader
+from kafka_log_lake.udfs.values.protobuf.payload import (
+    BYTES,
+    ENUM,
+    GROUP,
+    STRING,
+    MessageReader,
+    ProtobufField,
+)
 from kafka_log_lake.udfs.values.schemas.payload import MOST_FIELDS, PayloadError
 from kafka_log_lake.udfs.values.schemas.payload_arrays import (
     gathered,
@@ -50,7 +57,7 @@ class _Place:
     message: of a message its fields; None for other fields, and for one that is left to the exact reader.
     """
 
-    field: Field
+    field: ProtobufField
     column: int = -1
     value: int = -1
     items: int = -1
@@ -232,7 +239,7 @@ def _op(place: _Place) -> int:
     return _OPS[place.field.kind]
 
 
-def _default(one: Field) -> int:
+def _default(one: ProtobufField) -> int:
     """The default of a column as the number that it holds."""
     if not isinstance(one.default, int | float):
         return 0
@@ -305,12 +312,12 @@ class _Assembly:
         return _enum_names(of, numbers) if of.kind == ENUM else _numbers_as(of.kind, numbers)
 
 
-def _entry(place: _Place) -> tuple[Field, Field]:
+def _entry(place: _Place) -> tuple[ProtobufField, ProtobufField]:
     assert place.field.message is not None
     return place.field.message.fields[1], place.field.message.fields[2]
 
 
-def _enum_names(of: Field, numbers: np.ndarray) -> pa.Array:
+def _enum_names(of: ProtobufField, numbers: np.ndarray) -> pa.Array:
     known = np.array(sorted(of.symbols), np.int64)
     names = pa.array([of.symbols[one] for one in known.tolist()], pa.string())
     if not len(known):

@@ -82,7 +82,7 @@ _UNKNOWN_SYMBOL = -1  # in place of a field number: a closed enum had a number t
 
 
 @dataclass(eq=False)
-class Field:
+class ProtobufField:
     """A field of a message, as the reader needs it. siblings: the other members of its oneof."""
 
     name: str
@@ -160,7 +160,14 @@ class MessageReader:
         return at
 
     def _value(
-        self, known: Field, number: int, values: dict[int, Any], data: bytes, at: int, end: int, depth: int
+        self,
+        known: ProtobufField,
+        number: int,
+        values: dict[int, Any],
+        data: bytes,
+        at: int,
+        end: int,
+        depth: int,
     ) -> int:
         """Reads one value of a field into the others; returns the position behind it."""
         found: Any
@@ -216,11 +223,11 @@ class MessageReader:
         return found
 
 
-def _field(descriptor: Any, made: dict[str, MessageReader]) -> Field:
+def _field(descriptor: Any, made: dict[str, MessageReader]) -> ProtobufField:
     """A field's entry in the table of its message."""
     kind, message, enum = descriptor.type, descriptor.message_type, descriptor.enum_type
     default = b"" if kind == BYTES else descriptor.default_value if message is None else None
-    found = Field(
+    found = ProtobufField(
         descriptor.name.lower() if kind == GROUP else descriptor.name,
         kind,
         descriptor.is_repeated,
@@ -287,7 +294,7 @@ def texts(data: bytes) -> Iterator[tuple[int, bytes]]:
         at = behind
 
 
-def _scalar(known: Field, data: bytes, at: int, end: int) -> tuple[Any, int]:
+def _scalar(known: ProtobufField, data: bytes, at: int, end: int) -> tuple[Any, int]:
     of_varint = _OF_VARINT.get(known.kind)
     if of_varint is not None:
         value, at = varint(data, at, end)
@@ -303,7 +310,7 @@ def _scalar(known: Field, data: bytes, at: int, end: int) -> tuple[Any, int]:
     return data[at : at + size], at + size
 
 
-def _packed(known: Field, values: list[Any], data: bytes, at: int, end: int) -> None:
+def _packed(known: ProtobufField, values: list[Any], data: bytes, at: int, end: int) -> None:
     while at < end:
         value, at = _scalar(known, data, at, end)
         if not known.is_closed or value in known.symbols:

@@ -1,4 +1,4 @@
-"""A schema becomes a compiled reader of columns: its own, with names and defaults of the latest version."""
+"""Compiles a schema to a reader of columns, with the names and defaults of the subject's latest version."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka_log_lake.udfs.values.json import texts as json_texts
 from kafka_log_lake.udfs.values.protobuf.columns import ProtobufColumns
 from kafka_log_lake.udfs.values.protobuf.payload import MessageReader
 from kafka_log_lake.udfs.values.schemas import defaults
-from kafka_log_lake.udfs.values.schemas.defaults import Columns, FilledColumns, Filling
+from kafka_log_lake.udfs.values.schemas.defaults import ColumnReader, FilledColumns, Filling
 from kafka_log_lake.udfs.values.schemas.payload import MOST_FIELDS, PayloadError
 from kafka_log_lake.udfs.values.schemas.payloads import PayloadReader
 from kafka_log_lake.udfs.values.schemas.registry import Schema
@@ -22,8 +22,8 @@ def compiled(
     message: MessageReader | None,
     index: tuple[int, ...] = (),
     fills: bool = False,
-) -> tuple[str, Columns]:
-    """The name of a schema's record, "" of others, and its reader. Raises a PayloadError.
+) -> tuple[str, ColumnReader]:
+    """Returns a schema's record name ("" without one) and its compiled reader. Raises a PayloadError.
 
     message, index: of a schema of Protobuf. fills: whether fields that it does not have get the defaults of
     the latest version of its subject.
@@ -42,7 +42,7 @@ def compiled(
             avro_schema.check_size(later, MOST_FIELDS)
     except PayloadError:
         later = None
-    of_type: Columns
+    of_type: ColumnReader
     if latest is not None and later is not None and _has_aliases(reader, latest):
         of_type = RenamedColumns(type_, later)
     else:
@@ -51,8 +51,8 @@ def compiled(
     return type_.branch_name if type_.name else "", _filled(of_type, filling)
 
 
-def compiled_texts(reader: PayloadReader, schema: Schema, message: MessageReader | None) -> Columns:
-    """The reader of a schema's payloads that gives canonical JSON texts. Raises a PayloadError."""
+def compiled_texts(reader: PayloadReader, schema: Schema, message: MessageReader | None) -> ColumnReader:
+    """Returns the reader that decodes a schema's payloads to canonical JSON texts. Raises a PayloadError."""
     _check_readable(reader, schema)
     return json_texts.of_avro(_parsed(reader, schema)) if message is None else json_texts.of_message(message)
 
@@ -62,7 +62,7 @@ def _check_readable(reader: PayloadReader, schema: Schema) -> None:
         raise PayloadError("encrypted", "each payload says by which key")
 
 
-def _filled(columns: Columns, filling: Filling | None) -> Columns:
+def _filled(columns: ColumnReader, filling: Filling | None) -> ColumnReader:
     return FilledColumns(columns, filling) if filling else columns
 
 

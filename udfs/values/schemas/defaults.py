@@ -1,4 +1,4 @@
-"""Defaults of the latest version of a schema for the fields that the version of a payload does not have.
+"""Adds defaults of a schema's latest version for the fields that the version of a payload does not have.
 
 Avro: the default that the reader's field declares (Avro 1.12, "Schema Resolution"). Protobuf: what a reader
 gets of a field that is not on the wire: 0, an empty text, list or map; of one with presence nothing. Fields
@@ -25,20 +25,20 @@ from kafka_log_lake.udfs.values.schemas.merged_types import fields_of, list_of, 
 from kafka_log_lake.udfs.values.schemas.payload import canonical_bytes
 
 
-class Columns(Protocol):
-    """A compiled reader of payloads."""
+class ColumnReader(Protocol):
+    """A compiled reader of a column of payloads of one schema."""
 
     arrow_type: pa.DataType
 
     def decode(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]: ...
 
     def plain(self, value: Any) -> Any:
-        """A canonical value as ``pa.array`` takes it for ``arrow_type``."""
+        """Returns a canonical value as ``pa.array`` takes it for ``arrow_type``."""
 
 
 @dataclass
 class Filling:
-    """What is added to the values of an Arrow type.
+    """The fields, with their defaults, that are added to values of an Arrow type.
 
     parts: of a struct by the index of a field, of a list or map 0. added: new fields and their values.
     """
@@ -78,7 +78,7 @@ class Filling:
         return pa.StructArray.from_arrays(arrays, fields=list(target), mask=mask)
 
     def plain(self, value: Any) -> Any:
-        """The same of a value that ``pa.array`` takes."""
+        """Returns a value that ``pa.array`` takes with the added fields."""
         if value is None:
             return None
         if pa.types.is_list(self.source):
@@ -93,24 +93,27 @@ class Filling:
 
 
 class FilledColumns:
-    """Columns with what a later version adds."""
+    """A reader of columns that adds the fields and defaults of a later version."""
 
-    def __init__(self, columns: Columns, filling: Filling) -> None:
+    def __init__(self, columns: ColumnReader, filling: Filling) -> None:
         self._columns, self._filling = columns, filling
         self.arrow_type = filling.target
 
     def decode(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
-        """See ``AvroColumns.decode``."""
+        """Decodes as ``AvroColumns.decode``, and adds the fields of the later version."""
         values, failed = self._columns.decode(payloads, starts)
         return self._filling.array(values), failed
 
     def plain(self, value: Any) -> Any:
-        """A canonical value as ``pa.array`` takes it for ``arrow_type``."""
+        """Returns a canonical value as ``pa.array`` takes it for ``arrow_type``."""
         return self._filling.plain(self._columns.plain(value))
 
 
 def of_avro(type_: AvroType, latest: AvroType, source: pa.DataType) -> Filling:
-    """What the latest version of a schema adds. source: the Arrow type of its values."""
+    """Returns the fields that the latest version adds.
+
+    source: the Arrow type of the older version's values.
+    """
     filling = Filling(source)
     type_, latest = type_.nullable or type_, latest.nullable or latest
     if type_.kind != latest.kind:
@@ -131,7 +134,7 @@ def of_avro(type_: AvroType, latest: AvroType, source: pa.DataType) -> Filling:
 
 
 def _later(one: AvroField, latest: AvroType) -> AvroField | None:
-    """The field of the latest version that has this one's name or alias."""
+    """Returns the field of the latest version that has this field's name, else its alias, or None."""
     named = next((later for later in latest.fields if later.name == one.name), None)
     return named or next((later for later in latest.fields if one.name in later.aliases), None)
 
@@ -145,7 +148,7 @@ def _add(filling: Filling, new: Iterator[tuple[str, pa.DataType, Any]]) -> None:
 
 
 def _default(one: AvroField) -> tuple[pa.DataType, Any]:
-    """Type and value of a field's default; None where it is null, or no value of the type."""
+    """Returns Arrow type and value of a field's default; None where it is null, or no value of the type."""
     target = arrow_type(one.type)
     try:
         value = plain_value(one.type, _canonical(one.type, one.default))
@@ -156,7 +159,10 @@ def _default(one: AvroField) -> tuple[pa.DataType, Any]:
 
 
 def _canonical(type_: AvroType, value: Any) -> Any:
-    """The JSON of a default as canonical JSON. Raises a ValueError for a value that the type can't have."""
+    """Returns a default's JSON as canonical JSON.
+
+    Raises a ValueError for a value that the type can't have.
+    """
     if type_.kind == "union":
         return _of_branch(type_, value)
     if type_.kind == "record":
@@ -199,7 +205,7 @@ def _real(_: AvroType, value: Any) -> Any:
 
 
 def _bytes(type_: AvroType, value: Any) -> Any:
-    """Code points 0 to 255 are the bytes."""
+    """Returns a default of bytes, written as a text of code points 0 to 255, in canonical JSON."""
     held = _of(str, value).encode("iso-8859-1")
     if type_.kind == "fixed":
         return avro.reader_of(type_)(held, 0, 0)[0]
@@ -226,7 +232,7 @@ _LEAVES: dict[str, Callable[[AvroType, Any], Any]] = {
 def of_protobuf(
     message: MessageReader, latest: MessageReader, source: pa.DataType, above: tuple[MessageReader, ...] = ()
 ) -> Filling:
-    """What the latest version of a message adds. source: the Arrow type of its values."""
+    """Returns the fields that the latest version of a message adds. source: the Arrow type of its values."""
     filling = Filling(source)
     if message in above or not pa.types.is_struct(source):
         return filling

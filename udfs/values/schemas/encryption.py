@@ -1,4 +1,4 @@
-"""What rules of a schema encrypt, by Confluent's client-side field level encryption, as far as it is known.
+"""Finds what rules of a schema encrypt, by Confluent's client-side field level encryption.
 
 A rule ENCRYPT encrypts the texts and bytes of fields that have one of its tags, ENCRYPT_PAYLOAD whole
 payloads. The data encryption key (DEK) is the subject's under the rule's key encryption key (KEK). A
@@ -32,7 +32,7 @@ _META, _META_TAGS = 1088, 3  # the option confluent.field_meta, and the field of
 def described(
     schema: Schema, rule: Mapping[str, Any], references: Iterable[tuple[str, str]]
 ) -> dict[str, Any]:
-    """A rule that encrypts: type, tags, fields, kek, algorithm, and whether its DEKs expire."""
+    """Returns an encrypting rule as a dict: type, tags, fields, kek, algorithm, dek_expires."""
     tags = sorted(map(str, rule.get("tags") or ()))
     return {
         "type": rule["type"],
@@ -45,15 +45,14 @@ def described(
 
 
 def key_of(rule: Mapping[str, Any], payload: bytes) -> str:
-    """The KEK, and the version of the DEK, that bytes are encrypted with, in words; "" where neither is
-    known."""
+    """Returns in words the KEK and DEK version that bytes are encrypted with; "" where neither is known."""
     kek = _params(rule).get(_KEK)
     version = dek_version(rule, payload)
     return "".join((f" with KEK {kek}" if kek else "", f", DEK version {version}" if version else ""))
 
 
 def dek_version(rule: Mapping[str, Any], encrypted: bytes) -> int | None:
-    """The version of the DEK that bytes are encrypted with; None where they do not say it."""
+    """Returns the version of the DEK that bytes are encrypted with; None where they do not say it."""
     if not _expires(rule):
         return 1
     if len(encrypted) < _PREFIX or encrypted[0]:
@@ -71,7 +70,7 @@ def _expires(rule: Mapping[str, Any]) -> bool:
 
 
 def _fields(schema: Schema, tags: set[str], references: Iterable[tuple[str, str]]) -> set[str]:
-    """The fields with one of the tags, by their path in a value: of the schema, and of its metadata."""
+    """Returns the paths of the fields with one of the tags, in the schema or in its metadata."""
     found: set[str] = set()
     patterns = _patterns(schema, tags)
     with suppress(PayloadError, ValueError, RecursionError):
@@ -87,7 +86,7 @@ def _fields(schema: Schema, tags: set[str], references: Iterable[tuple[str, str]
 
 
 def _patterns(schema: Schema, tags: set[str]) -> list[re.Pattern[str]]:
-    """Paths of the schema's metadata that have one of the tags: ``*`` is a name, ``**`` any names."""
+    """Returns patterns of the metadata's paths with one of the tags: ``*`` is a name, ``**`` any names."""
     held = (schema.metadata or {}).get("tags")
     paths = [path for path, own in held.items() if tags & _texts(own)] if isinstance(held, Mapping) else []
     parts = (re.split(r"(\*\*|\*)", path) for path in paths)
@@ -157,13 +156,13 @@ class _Walk:
 
 
 def _full_name(record: Mapping[str, Any], around: str) -> str:
-    """The full name of a record of Avro. around: that of the record that it is declared in."""
+    """Returns the full name of an Avro record. around: the full name of the record that declares it."""
     space, name = record.get("namespace", around.rpartition(".")[0]), str(record.get("name"))
     return f"{space}.{name}" if space and "." not in name else name
 
 
 def _parts(node: Any) -> list[Any]:
-    """The types in one without fields: of a union, a list, a map, or of what JSON Schema combines."""
+    """Returns the inner types of a type without fields: of a union, list or map, or JSON Schema's oneOf."""
     if isinstance(node, list):
         return node
     if not isinstance(node, Mapping) or isinstance(node.get("fields"), list):
@@ -172,14 +171,14 @@ def _parts(node: Any) -> list[Any]:
 
 
 def _at(root: Any, pointer: str) -> Any:
-    """What a JSON pointer names; None for nothing."""
+    """Returns the node that a JSON pointer names; None where there is none."""
     for part in pointer.split("/")[1:]:
         root = root.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(root, Mapping) else None
     return root
 
 
 def _of_protobuf(file: Any) -> Iterator[tuple[str, str, set[str]]]:
-    """Fields of the messages of a file, by message: a field's own name is its path."""
+    """Yields (message.field, full name, tags) of the fields of a file's messages."""
     messages = list(file.message_types_by_name.values())
     while messages:
         message = messages.pop()
@@ -189,7 +188,7 @@ def _of_protobuf(file: Any) -> Iterator[tuple[str, str, set[str]]]:
 
 
 def _tags_of(options: bytes) -> set[str]:
-    """The tags in the serialized options of a field."""
+    """Returns the tags in the serialized options of a field."""
     metas = (held for number, held in protobuf.texts(options) if number == _META)
     return {
         tag.decode("utf-8", "replace")

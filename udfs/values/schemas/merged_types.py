@@ -1,4 +1,4 @@
-"""One Arrow type for the versions of a schema, and arrays of each version as that type.
+"""Merges the Arrow types of a schema's versions into one, and converts arrays of each version to it.
 
 Fields are joined by name; without regard to case where a record has one such name. What a version does not
 have is null. Numbers are promoted as Avro promotes them (int to long, float and double; long to float and
@@ -21,7 +21,7 @@ _SPELLING = b"spelling"  # the name that a field of ``fields_of`` has in its sch
 
 
 def safe_names(names: Iterator[str] | list[str]) -> list[str]:
-    """Names that differ in more than case, in order; the first of several keeps its own."""
+    """Returns names that differ in more than case, in order; the first of equal ones keeps its own."""
     taken: set[str] = set()
     found = []
     for name in names:
@@ -37,7 +37,7 @@ def safe_names(names: Iterator[str] | list[str]) -> list[str]:
 def fields_of(
     names: Sequence[str], types: Sequence[pa.DataType], spellings: Sequence[str] = ()
 ) -> list[pa.Field]:
-    """Fields with ``safe_names``. Each keeps its name in the schema, by which versions are joined.
+    """Returns fields with ``safe_names``, which keep the schema's names, by which versions are joined.
 
     spellings: these names, where others than ``names``.
     """
@@ -54,12 +54,12 @@ def _spelling(field: pa.Field) -> str:
 
 
 def _folded(spelling: str) -> str:
-    """Without case, and without the namespace of a union's branch."""
+    """Returns a name without case, and without the namespace of a union's branch."""
     return spelling.rpartition(".")[2].casefold()
 
 
 def merged(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The type that holds both; None where there is none."""
+    """Returns the type that holds both; None where there is none."""
     if one.equals(other, check_metadata=True) or pa.types.is_null(other):
         return one
     if pa.types.is_null(one):
@@ -88,7 +88,7 @@ def _promoted(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def merged_structs(structs: Iterable[pa.StructType]) -> pa.StructType:
-    """A struct with the fields of all, in the order in which they come first.
+    """Returns a struct with the fields of all, in the order in which they come first.
 
     A field is looked at once, so that many versions take as long as their fields are many.
     """
@@ -110,10 +110,10 @@ def merged_structs(structs: Iterable[pa.StructType]) -> pa.StructType:
 
 
 def _places(struct: pa.StructType, target: Sequence[pa.Field]) -> list[tuple[list[int], list[int]]]:
-    """The indexes of the fields of a merged type that have the name of each of a struct's fields: as it is
-    spelled, and spelled otherwise.
+    """Returns for each field of a struct the indexes of ``target``'s fields of the same name: (exact, alike).
 
-    The latter are of other fields where the struct has several names that differ in case alone.
+    exact: spelled the same; alike: the same without case, [] where the struct has several names that differ
+    in case alone.
     """
     exact, alike = defaultdict(list), defaultdict(list)
     for at, one in enumerate(target):
@@ -125,7 +125,7 @@ def _places(struct: pa.StructType, target: Sequence[pa.Field]) -> list[tuple[lis
 
 
 def _named(field: pa.Field, own: Counter[str], taken: set[str]) -> pa.Field:
-    """A struct's field with a name that none in a merged type has: its own, with its type, then with numbers.
+    """Returns a struct's field under a name that is free: its own, that with its type, or with a number.
 
     own: the struct's names without case; that of another of its fields is that one's. taken: those of the
     merged type.
@@ -140,13 +140,12 @@ def _named(field: pa.Field, own: Counter[str], taken: set[str]) -> pa.Field:
 
 
 def own_name(name: str, type_: pa.DataType) -> str:
-    """The name of a field of another type than the field that has the name."""
+    """Returns the name of a field whose type differs from that of the field that has the name."""
     return f"{name}_{str(type_).partition('<')[0].partition('(')[0].partition('[')[0]}"
 
 
 def storable(type_: pa.DataType) -> pa.DataType:
-    """The same for Delta's readers: string where nothing is known but nulls, boolean for a struct without
-    fields.
+    """Returns the type as Delta's readers take it: string for null, boolean for a struct without fields.
 
     The boolean is true where the struct is not null.
     """
@@ -162,7 +161,7 @@ def storable(type_: pa.DataType) -> pa.DataType:
 
 
 def conformed(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """The same values as a type that ``merged`` and ``storable`` made of theirs."""
+    """Converts an array to a type that ``merged`` and ``storable`` made of its own."""
     if array.type.equals(target, check_metadata=True):
         return array
     if pa.types.is_null(array.type):
@@ -180,13 +179,13 @@ def conformed(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def list_of(array: pa.ListArray, values: pa.Array) -> pa.Array:
-    """A list with other values in its places."""
+    """Returns a list array with the same offsets and nulls, and other values."""
     made = pa.ListArray.from_arrays(_offsets(array), values, type=pa.list_(values.type))
     return _with_nulls_of(made, array)
 
 
 def map_of(array: pa.MapArray, keys: pa.Array, items: pa.Array) -> pa.Array:
-    """A map with other keys and items in its places."""
+    """Returns a map array with the same offsets and nulls, and other keys and items."""
     made = pa.MapArray.from_arrays(_offsets(array), keys, items, type=pa.map_(keys.type, items.type))
     return _with_nulls_of(made, array)
 
@@ -209,7 +208,7 @@ def _conformed_struct(array: pa.StructArray, target: pa.StructType) -> pa.Array:
 
 
 def _places_in(struct: pa.StructType, target: pa.StructType) -> list[int | None]:
-    """The index in a merged type of each field of a struct; None where the type has none for it."""
+    """Returns the index in ``target`` of each field of a struct; None where the type has none for it."""
     return [
         next((at for at in exact + alike if _is_held(field.type, target[at].type)), None)
         for field, (exact, alike) in zip(struct, _places(struct, list(target)), strict=True)
@@ -217,7 +216,7 @@ def _places_in(struct: pa.StructType, target: pa.StructType) -> list[int | None]
 
 
 def _is_held(one: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a type that is stored holds another."""
+    """Returns whether ``target``, a stored type, holds another type."""
     if pa.types.is_null(one):
         return True
     if pa.types.is_struct(one):

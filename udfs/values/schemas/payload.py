@@ -67,7 +67,7 @@ def canonical_bytes(value: bytes) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Decoded:
-    """What a payload came to.
+    """The result of decoding a payload: its format, value and schema, or the reason of its error.
 
     format: avro, avro-container (a list of its values), protobuf, jsonschema, json, json-connect, text,
     bytes, empty, null, or the framing of what is not at hand. content: canonical JSON; bytes of a payload
@@ -82,36 +82,36 @@ class Decoded:
 
     @property
     def schema_id(self) -> int | None:
-        """The id of the schema; None without one, and of a schema from a file that names none."""
+        """Returns the id of the schema; None without one, and for a schema from a file that names none."""
         return None if self.schema is None or self.schema.id < 0 else self.schema.id
 
     @property
     def value(self) -> Any:
-        """Canonical JSON; made when it is wanted, as Base64 of a large payload takes time."""
+        """Returns the value in canonical JSON; made at each call, as Base64 of a large payload takes time."""
         return canonical_bytes(self.content) if isinstance(self.content, bytes) else self.content
 
 
 def failed(format_: str, payload: bytes, error: PayloadError, schema: Schema | None = None) -> Decoded:
-    """A payload that can't be decoded."""
+    """Returns the result for a payload that can't be decoded."""
     return Decoded(format_, payload, schema, error.reason, str(error))
 
 
 def canonical_float(value: float) -> float | str:
-    """A number, or the text NaN, Infinity or -Infinity."""
+    """Returns a finite number as it is, else the text NaN, Infinity or -Infinity."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def unpack(layout: struct.Struct, data: bytes, at: int) -> tuple[Any, ...]:
-    """The values at a position. Raises a PayloadError where the bytes end before."""
+    """Returns the values of a struct at a position. Raises a PayloadError where the bytes end before."""
     if at + layout.size > len(data):
         raise PayloadError("truncated", f"{count_of(layout.size, 'byte')} wanted, {len(data) - at} left", at)
     return layout.unpack_from(data, at)
 
 
 def text_of(data: bytes, start: int, end: int) -> str:
-    """UTF-8 as text. Raises a PayloadError for bytes that are not."""
+    """Returns UTF-8 bytes as text. Raises a PayloadError for bytes that are not UTF-8."""
     try:
         return data[start:end].decode()
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""What decoders of columns share: where payloads lie in memory, and nulls in what was made of them."""
+"""Helpers of column decoders: the memory of payload columns, and arrays with nulls."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _MOST_VALUES, _LEAST_ROWS = 1 << 22, 64
 
 
 def offsets_of(array: pa.Array) -> np.ndarray:
-    """int32[n + 1]: where the bytes or items of a binary, list or map column begin, and the end."""
+    """Returns int32[n + 1]: where each value of a binary, list or map column begins, and the end."""
     return np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
 
 
 def rows_at(values: Any, rows: np.ndarray) -> Any:
-    """The rows of an array or a table that rise in ``rows``: all of them are itself, without a copy."""
+    """Returns the rows ``rows`` (int64[], rising) of an array or table; itself, uncopied, if they are all."""
     return values if len(rows) == len(values) else values.take(pa.array(rows))
 
 
 def bytes_at(payloads: pa.BinaryArray, row: int, most: int | None = None) -> bytes:
-    """The payload at a row that is not null, or its first bytes: copied once, which a scalar does twice."""
+    """Returns the payload of a row that is not null, or its first ``most`` bytes, copied once."""
     begin, end = offsets_of(payloads)[row : row + 2]
     data = payloads.buffers()[2]
     return b"" if data is None else bytes(memoryview(data)[begin:end][:most])
 
 
 def payload_spans(payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The bytes of a column for a kernel: (uint8[], int64[n] begins, int64[n] ends); a begin of null is -1.
+    """Returns a column's bytes for a kernel: uint8[], int64[n] begins (-1 for null), int64[n] ends.
 
     payloads: binary[n]. starts: int64[n], the byte of a payload at which its encoding begins.
     """
@@ -50,7 +50,7 @@ def in_parts(
     starts: np.ndarray,
     columns: int,
 ) -> tuple[pa.Array, np.ndarray]:
-    """What ``decode`` gives for the payloads, called for a part of the rows at a time: memory is bounded.
+    """Calls ``decode`` for a part of the rows at a time, which bounds its memory; returns the joined results.
 
     columns: how many numbers a row fills.
     """
@@ -63,7 +63,7 @@ def in_parts(
 
 
 def gathered(raw: np.ndarray, spans: np.ndarray, target: pa.DataType) -> pa.Array:
-    """The texts of spans (``udfs.kernels.texts``), int64[n], as an array of ``target``: string or binary."""
+    """Returns the bytes of spans (int64[n], ``udfs.kernels.texts``) as an array of string or binary."""
     total = int((spans & ((1 << texts.SPAN_BITS) - 1)).sum())
     offsets, out = np.empty(len(spans) + 1, np.int32), np.empty(total, np.uint8)
     texts.gather(raw, spans, offsets, out)
@@ -71,7 +71,7 @@ def gathered(raw: np.ndarray, spans: np.ndarray, target: pa.DataType) -> pa.Arra
 
 
 def masked(values: pa.Array, valid: np.ndarray) -> pa.Array:
-    """The same with null where a value is not valid."""
+    """Returns the values with null where ``valid`` (bool[n]) is false."""
     if valid.all():
         return values
     if pa.types.is_struct(values.type) and not values.null_count:
@@ -83,6 +83,6 @@ def masked(values: pa.Array, valid: np.ndarray) -> pa.Array:
 def struct_of(
     target: pa.StructType, children: list[pa.Array], rows: int, valid: np.ndarray | None
 ) -> pa.StructArray:
-    """A struct of columns. valid: bool[rows], None for all."""
+    """Returns a struct array of columns. valid: bool[rows], None for all."""
     bits = None if valid is None else pa.array(valid).buffers()[1]
     return pa.Array.from_buffers(target, rows, [bits], children=children)

@@ -1,4 +1,4 @@
-"""What the first bytes of a column of payloads, and the headers next to it, say of its schemas."""
+"""Reads what the first bytes of a column of payloads, and the headers next to it, say of its schemas."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _IS_FRAMING[[0, 1, 3, 0xC3, _CONTAINER]] = True
 
 
 def confluent_ids(payloads: pa.BinaryArray) -> np.ndarray:
-    """int64[n]: the id of Confluent's framing, as its first bytes say; -1 for others."""
+    """Returns int64[n]: the schema id by Confluent's framing; -1 for payloads that are not framed so."""
     ids = np.full(len(payloads), -1, np.int64)
     data = payloads.buffers()[2]
     if data is not None and data.size >= ID_SIZE:
@@ -33,20 +33,20 @@ def confluent_ids(payloads: pa.BinaryArray) -> np.ndarray:
 
 
 def unframed(payloads: pa.BinaryArray) -> np.ndarray:
-    """bool[n]: the payloads that are not null nor empty, and that no framing begins like."""
+    """Returns bool[n]: the payloads, not null nor empty, whose first bytes are those of no framing."""
     sizes, first = _heads(payloads)
     is_short = (sizes > 0) & (sizes < ID_SIZE) & (first != _CONTAINER)
     return is_short | ((first >= 0) & ~_IS_FRAMING[first])
 
 
 def are_numbers(payloads: pa.BinaryArray) -> np.ndarray:
-    """bool[n]: the payloads that look like an integer of 4 or 8 bytes, big-endian, that is not large."""
+    """Returns bool[n]: the payloads that look like a small big-endian integer of 4 or 8 bytes."""
     sizes, first = _heads(payloads)
     return ((sizes == 4) | (sizes == 8)) & ((first == 0) | (first == 0xFF))
 
 
 def _heads(payloads: pa.BinaryArray) -> tuple[np.ndarray, np.ndarray]:
-    """int32[n]: sizes, 0 for null. int16[n]: first bytes, -1 for none."""
+    """Returns int32[n] sizes, 0 for null, and int16[n] first bytes, -1 for none."""
     sizes = np.diff(offsets_of(payloads))
     if payloads.null_count:
         sizes[payloads.is_null().to_numpy(zero_copy_only=False)] = 0
@@ -58,7 +58,7 @@ def _heads(payloads: pa.BinaryArray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def looks(payloads: pa.BinaryArray, rows: np.ndarray) -> np.ndarray:
-    """uint8[n]: what the payloads at some rows (int64[]) look like, ``udfs.kernels.texts.looks``; else LEFT.
+    """Returns uint8[n]: what the payloads at ``rows`` (int64[]) look like (``texts.looks``); else LEFT.
 
     rows: of payloads that no framing begins like.
     """
@@ -69,7 +69,7 @@ def looks(payloads: pa.BinaryArray, rows: np.ndarray) -> np.ndarray:
 
 
 def equal_rows(numbers: np.ndarray) -> Iterator[np.ndarray]:
-    """The rows of each number, rising: one sort, however many numbers there are."""
+    """Yields the rows of each distinct number, rising; sorts once."""
     if len(numbers) and (numbers == numbers[0]).all():
         yield np.arange(len(numbers))
         return
@@ -79,7 +79,7 @@ def equal_rows(numbers: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def with_schema_header(headers: pa.Array | None, side: str, rows: int) -> np.ndarray:
-    """bool[n]: the records with a header that may name a schema."""
+    """Returns bool[n]: the records with a header that may name a schema."""
     found = np.zeros(rows, np.bool_)
     if headers is None or headers.null_count == rows:
         return found
@@ -98,17 +98,17 @@ def pairs_at(headers: pa.Array | None, row: int) -> list[tuple[str, bytes | None
 
 
 def pairs_of(headers: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]]:
-    """Headers as pairs of key and value; [] for null."""
+    """Returns headers as pairs of key and value; [] for null."""
     return [(one["key"], one["value"]) for one in headers or ()]
 
 
 def by_index(
     schema: Schema, payloads: pa.BinaryArray
 ) -> Iterator[tuple[tuple[int, ...], np.ndarray, np.ndarray]]:
-    """Message indexes, the rows that have them, and where their values begin; rows without sound ones are in
-    none.
+    """Yields message indexes, the rows that have them (int64[]), and the byte where their values begin.
 
-    A schema of Avro has none: all rows, behind the id.
+    Rows without sound indexes are left out. A schema of Avro has no indexes: it gives all rows, with the byte
+    after the id.
     """
     if schema.type != PROTOBUF:
         yield (), np.arange(len(payloads)), np.full(len(payloads), ID_SIZE, np.int64)

@@ -1,4 +1,4 @@
-"""One key or value to canonical JSON: framing, schema, decoder, and what went wrong.
+"""Decodes one key or value to canonical JSON: finds framing, schema and decoder, and the reason of an error.
 
 This is the exact way, payload by payload: the columns of typed tables come from compiled readers, which leave
 to it what they can't do.
@@ -54,7 +54,7 @@ class PayloadReader:
     def read(
         self, topic: str, side: str, payload: bytes | None, headers: Headers = (), plain: str = ""
     ) -> Decoded:
-        """A key or a value.
+        """Decodes one key or value.
 
         plain: what the topic's payloads without a schema are: json, text or bytes (``plain_of``); "" for a
         look at each.
@@ -92,7 +92,7 @@ class PayloadReader:
         return Decoded(framing.kind, payload, None, "no_registry", detail)
 
     def _single_object(self, payload: bytes, framing: Framing) -> Decoded:
-        """A payload that begins with the fingerprint of its schema."""
+        """Decodes a payload that begins with the fingerprint of its Avro schema."""
         schema = self._by_fingerprint().get(framing.id or 0)
         if schema is None:
             detail = f"no schema of Avro has the fingerprint {payload[2:10].hex()}"
@@ -103,7 +103,7 @@ class PayloadReader:
         )
 
     def _by_fingerprint(self) -> dict[int, Schema]:
-        """The schemas of Avro by their fingerprints, made once."""
+        """Returns the schemas of Avro by their fingerprints, computed once."""
         if self._fingerprints is None:
             self._fingerprints = {}
             for one in self._registry.schemas:
@@ -141,8 +141,10 @@ class PayloadReader:
         return Decoded(FORMATS[schema.type], value, schema)
 
     def candidates(self, topic: str, side: str, framing: Framing) -> list[Schema]:
-        """The schemas that a framing may mean, the likeliest first: the topic's own subject, its context, the
-        default context."""
+        """Returns the schemas that a framing may mean, the likeliest first.
+
+        The topic's own subject comes first, then its records' subjects, the default context, other contexts.
+        """
         if framing.guid is not None:
             found = self._registry.by_guid(framing.guid)
         else:
@@ -152,7 +154,7 @@ class PayloadReader:
         return sorted(found, key=lambda one: _rank(one, topic, side))
 
     def _is_long(self, topic: str, payload: bytes, framing: Framing) -> bool:
-        """Whether a key that no schema consumes is an int64 of ``LongSerializer``, such as a time in ms.
+        """Returns whether a key that no schema consumes is an int64 of ``LongSerializer``.
 
         It reads as any id below 2^31. With a schema of the topic's own it is a broken payload of that schema.
         """
@@ -180,7 +182,7 @@ class PayloadReader:
             return None, error
 
     def reader(self, schema: Schema) -> Callable[[bytes, Framing], Any]:
-        """The function that reads payloads of a schema. It raises a PayloadError."""
+        """Returns the function that reads payloads of a schema. It raises a PayloadError."""
         place = id(schema)
         if place not in self._compiled:
             try:
@@ -204,7 +206,7 @@ class PayloadReader:
         raise PayloadError("unreadable_schema", f"a schema of type {schema.type}")
 
     def messages(self, schema: Schema) -> Callable[[tuple[int, ...]], MessageReader]:
-        """The message that indexes name in a schema of Protobuf, which is compiled once.
+        """Returns a function from message indexes to the message of a Protobuf schema, compiled once.
 
         Raises a PayloadError (unreadable_schema), and so does what it gives (invalid_index).
         """
@@ -222,20 +224,20 @@ class PayloadReader:
         return self._messages[id(schema)]
 
     def _file(self, schema: Schema) -> Any:
-        """The descriptor of a schema of Protobuf, which is parsed once."""
+        """Returns the descriptor of a Protobuf schema, parsed once."""
         if id(schema) not in self._files:
             self._files[id(schema)] = protobuf_schema.parse(schema.text, self.references(schema))
         return self._files[id(schema)]
 
     def payload_rule(self, schema: Schema) -> Mapping[str, Any] | None:
-        """The rule of a schema that encrypts whole payloads; None without one.
+        """Returns the rule of a schema that encrypts whole payloads; None without one.
 
         A rule ENCRYPT encrypts single fields, which stay texts or bytes: the value decodes with them.
         """
         return next((one for one in schema.encrypting_rules if one.get("type") == ENCRYPT_PAYLOAD), None)
 
     def latest(self, schema: Schema) -> Schema | None:
-        """The latest version of a schema's subject; None where it is the same, or of another type."""
+        """Returns the latest version of a schema's subject; None where it is the same, or of another type."""
         found = self._registry.version(schema.subject, -1)
         if found is None or found.type != schema.type:
             return None
@@ -243,8 +245,11 @@ class PayloadReader:
         return None if is_same else found
 
     def has_namesake(self, schema: Schema, name: str, topic: str) -> bool:
-        """Whether another type differs in its namespace alone: a message of the same schema or, with a topic,
-        what a subject is named after (RecordNameStrategy, TopicRecordNameStrategy)."""
+        """Returns whether another type has this name in another namespace.
+
+        It is looked for among the messages of the same schema and, with a topic, among the names of subjects
+        (RecordNameStrategy, TopicRecordNameStrategy).
+        """
         own = name.rpartition(".")[2]
         if schema.type == PROTOBUF:
             messages = protobuf_schema.messages(self._file(schema).message_types_by_name.values())
@@ -254,14 +259,14 @@ class PayloadReader:
         return any(one.rpartition(".")[2] == own and one != name and "-" not in one for one in others)
 
     def index_of(self, side: str, payload: bytes, headers: Headers = ()) -> tuple[int, ...]:
-        """The message indexes of a payload of Protobuf that was read."""
+        """Returns the message indexes of a Protobuf payload that was read."""
         framing = framing_of(side, payload, headers)
         if framing.index is None and framing.start:
             return message_index(payload, framing.start)[0]
         return framing.index or (0,)
 
     def references(self, schema: Schema) -> list[tuple[str, str]]:
-        """(name, text) of the schemas that one refers to, directly or not, each after those it needs itself.
+        """Returns (name, text) of the schemas that one refers to, each after those that it needs.
 
         Raises a PayloadError (unreadable_schema) where one is missing.
         """
@@ -284,14 +289,15 @@ class PayloadReader:
 
 
 def _is_small_long(payload: bytes) -> bool:
-    """Whether a payload is an int64 of ``LongSerializer`` that reads as Confluent's id 0: ids begin at 1."""
+    """Returns whether a payload is an int64 of ``LongSerializer`` that reads as Confluent's id 0."""
     return len(payload) == 8 and payload.startswith(bytes(5))
 
 
 def _rank(schema: Schema, topic: str, side: str) -> int:
-    """How far a schema's subject is from the topic:
+    """Returns how far a schema's subject is from the topic: 0 to 3.
 
-    TopicNameStrategy first, TopicRecordNameStrategy, others.
+    0 is TopicNameStrategy, 1 TopicRecordNameStrategy, 2 another subject of the default context, 3 of another
+    context.
     """
     if schema.name == f"{topic}-{side}":
         return 0
@@ -301,12 +307,12 @@ def _rank(schema: Schema, topic: str, side: str) -> int:
 
 
 def _is_meant(schema: Schema, topic: str, side: str) -> bool:
-    """Whether a schema whose id is not known may be that of a topic's side: its subject says so."""
+    """Returns whether a schema without an id may be that of a topic's side, by its subject."""
     return _rank(schema, topic, side) < 2 or (side == VALUE and schema.name == topic)
 
 
 def _distinct(schemas: list[Schema]) -> list[Schema]:
-    """Of several schemas with one text the first."""
+    """Returns the schemas without those that repeat the text of an earlier one."""
     found = {(one.type, one.text, one.references): one for one in reversed(schemas)}
     return [one for one in schemas if found[one.type, one.text, one.references] is one]
 

@@ -1,4 +1,4 @@
-"""Payloads without a schema: JSON, texts, bytes, and which of them a topic has."""
+"""Decodes payloads without a schema, JSON, texts and bytes, and finds which of them a topic has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 
 
 def plain_payload(payload: bytes, plain: str) -> Decoded:
-    """An unframed payload.
+    """Decodes an unframed payload.
 
     plain: json, text or bytes; "" for a look: an object or array of JSON, text, bytes.
     """
@@ -43,8 +43,7 @@ _JSON_WORDS = ("true", "false", "null")
 
 
 def plain_of(sample: Iterable[Decoded]) -> str:
-    """What the payloads of a topic's side are that have no schema: json, text, bytes, or "" where it is
-    mixed.
+    """Returns what a topic side's payloads without a schema are: json, text, bytes, or "" where mixed.
 
     sample: of the side's payloads, read with ``plain`` "". Broken JSON is text there, so that objects and
     arrays need not be most; one text or another may look like JSON, and bytes like text.

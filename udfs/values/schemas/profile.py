@@ -1,4 +1,4 @@
-"""What the keys and values of topics are: counted by format and schema.
+"""Counts the keys and values of topics by format and schema.
 
 The view ``payload_profile`` says it of every payload of a lake; here it is said of those that a scan or a
 report looks at.
@@ -19,8 +19,8 @@ from kafka_log_lake.udfs.values.typed.functions import TypedFunctions
 COLUMNS = (KEY, VALUE, "headers")
 
 
-class Look(NamedTuple):
-    """What a payload is.
+class PayloadKind(NamedTuple):
+    """The format, the schema id and the error reason of a key or value.
 
     side: key or value. format, schema_id, reason: see ``TypedFunctions.kafka_payload``.
     """
@@ -49,31 +49,33 @@ class PayloadFormat:
 
     @property
     def words(self) -> str:
-        """``avro by schemas 3, 4; 97.5% decode``."""
+        """Returns a line for people, such as ``avro by schemas 3, 4; 97.5% decode``."""
         ids = ", ".join(map(str, self.schema_ids))
         by = f" by schema{'' if len(self.schema_ids) == 1 else 's'} {ids}" if ids else ""
         share = min(99.9, round(100 * self.decoded / self.payloads, 1))
         return f"{self.format}{by}" + ("" if self.decoded == self.payloads else f"; {share:g}% decode")
 
 
-def count_looks(functions: TypedFunctions, topic: str, rows: pa.RecordBatch | pa.Table) -> Counter[Look]:
-    """What the payloads of data records are. rows: COLUMNS as ``records`` has them, of one topic."""
-    found: Counter[Look] = Counter()
+def count_looks(
+    functions: TypedFunctions, topic: str, rows: pa.RecordBatch | pa.Table
+) -> Counter[PayloadKind]:
+    """Counts the payloads of data records by kind. rows: COLUMNS as in ``records``, of one topic."""
+    found: Counter[PayloadKind] = Counter()
     topics = pa.repeat(topic, rows.num_rows)
     for side in (KEY, VALUE):
         sides = pa.repeat(side, rows.num_rows)
         looks = functions.kafka_payload(topics, sides, rows.column(side), rows.column("headers"))
         for one in looks.to_pylist():
             if one is not None:
-                found[Look(side, one["format"], one["schema_id"], one["reason"])] += 1
+                found[PayloadKind(side, one["format"], one["schema_id"], one["reason"])] += 1
     return found
 
 
-def payload_formats(looks: Mapping[str, Counter[Look]]) -> list[PayloadFormat]:
-    """The formats of each topic, keys first, the most frequent format of a side first. looks: by topic."""
+def payload_formats(looks: Mapping[str, Counter[PayloadKind]]) -> list[PayloadFormat]:
+    """Returns the formats of each topic, keys first, the most frequent first. looks: by topic."""
     found = []
     for topic, counts in sorted(looks.items()):
-        formats: dict[tuple[str, str], list[tuple[Look, int]]] = defaultdict(list)
+        formats: dict[tuple[str, str], list[tuple[PayloadKind, int]]] = defaultdict(list)
         for look, count in counts.items():
             formats[look.side, look.format].append((look, count))
         ordered = sorted(formats.items(), key=lambda one: (one[0][0], -sum(n for _, n in one[1]), one[0][1]))
@@ -81,7 +83,7 @@ def payload_formats(looks: Mapping[str, Counter[Look]]) -> list[PayloadFormat]:
     return found
 
 
-def _format(topic: str, side: str, format_: str, some: Iterable[tuple[Look, int]]) -> PayloadFormat:
+def _format(topic: str, side: str, format_: str, some: Iterable[tuple[PayloadKind, int]]) -> PayloadFormat:
     some = list(some)
     return PayloadFormat(
         topic,

@@ -1,4 +1,4 @@
-"""The schema registry that lies in the topic ``_schemas``: records to schemas, ids and GUIDs to candidates.
+"""Reads the schema registry in the topic ``_schemas``: from its records to schemas by id, GUID and version.
 
 Confluent's Schema Registry and Karapace keep all that they know in one compacted topic. A record's key is
 JSON that says what it is (``keytype``), its value the state; the last value of a key holds. Rules of
@@ -49,7 +49,7 @@ class Reference:
 
 @dataclass(frozen=True, eq=False)  # by identity: metadata are dicts
 class Schema:
-    """One version of a subject.
+    """One version of a subject in the registry.
 
     deleted: "" for one that holds, else SOFT, HARD, CLEARED or REPLACED. first_offset, last_offset: the
     offsets in ``_schemas`` at which it began to hold, and of the record that ended it, None while it holds;
@@ -75,28 +75,25 @@ class Schema:
 
     @property
     def name(self) -> str:
-        """The subject without its context."""
+        """Returns the subject without its context."""
         return self.subject[len(self.context) + 2 :] if self.subject.startswith(":.") else self.subject
 
     @property
     def encrypting_rules(self) -> list[Mapping[str, Any]]:
-        """The rules that encrypt fields (ENCRYPT) or payloads (ENCRYPT_PAYLOAD) and are not disabled."""
+        """Returns the rules, not disabled, that encrypt fields (ENCRYPT) or payloads (ENCRYPT_PAYLOAD)."""
         sets = ((self.rule_set or {}).get(kind) or () for kind in ("domainRules", "encodingRules"))
         rules = [rule for rules in sets for rule in rules if isinstance(rule, Mapping)]
         return [r for r in rules if r.get("type") in (ENCRYPT, ENCRYPT_PAYLOAD) and not r.get("disabled")]
 
     @property
     def is_gone(self) -> bool:
-        """Whether a reader of the compacted topic no longer finds it."""
+        """Returns whether a reader of the compacted topic no longer finds the schema."""
         return self.deleted in (HARD, CLEARED, REPLACED)
 
 
 @dataclass(frozen=True)
-class Entry:
-    """The last value of a key that is not a schema:
-
-    CONFIG, MODE, CONTEXT, ASSOC, NOOP, ..., unknown ones too.
-    """
+class RegistryEntry:
+    """The last value of a key that is no schema: CONFIG, MODE, CONTEXT, NOOP, ..., unknown ones too."""
 
     keytype: str
     subject: str | None
@@ -106,7 +103,7 @@ class Entry:
 
 
 def context_of(subject: str) -> str:
-    """The context of a qualified subject, ``.`` for the default one (``QualifiedSubject``)."""
+    """Returns the context of a qualified subject, ``.`` for the default one (``QualifiedSubject``)."""
     if subject.startswith(":."):
         end = subject.find(":", 1)
         if end > 0:
@@ -120,7 +117,7 @@ def guid_of(
     metadata: Mapping[str, Any] | None = None,
     rule_set: Mapping[str, Any] | None = None,
 ) -> str:
-    """The GUID of a schema: the UUID of an MD5 over its content (``Schema.updateHash``)."""
+    """Returns the GUID of a schema: the UUID of an MD5 over its content (``Schema.updateHash``)."""
     digest = hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False)
     for one in references:
         digest.update(one.name.encode() + one.subject.encode() + one.version.to_bytes(4, "big", signed=True))
@@ -157,13 +154,14 @@ def _rule_parts(rule: Mapping[str, Any]) -> Iterator[str]:
 
 @dataclass
 class Registry:
-    """What a registry knows. schemas: all, those that ended too, in the order in which they began.
+    """The schemas and other entries of a registry.
 
-    problems: offset -> why a record could not be read. end: the offset of the last record; -1 without a log.
+    schemas: all, those that ended too, in the order in which they began. problems: offset -> why a record
+    could not be read. end: the offset of the last record; -1 without a log.
     """
 
     schemas: list[Schema] = field(default_factory=list)
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[RegistryEntry] = field(default_factory=list)
     problems: dict[int, str] = field(default_factory=dict)
     end: int = -1
 
@@ -179,15 +177,15 @@ class Registry:
                 self._by_version[one.subject, one.version] = one
 
     def by_id(self, id_: int) -> list[Schema]:
-        """The schemas of an id, in all contexts and subjects; [] for an unknown one."""
+        """Returns the schemas of an id, in all contexts and subjects; [] for an unknown one."""
         return self._by_id.get(id_, [])
 
     def by_guid(self, guid: str) -> list[Schema]:
-        """The schemas of a GUID: one text, maybe under several subjects."""
+        """Returns the schemas of a GUID: one text, maybe under several subjects."""
         return self._by_guid.get(guid, [])
 
     def version(self, subject: str, version: int, context: str = DEFAULT_CONTEXT) -> Schema | None:
-        """One version of a subject; -1 for the latest that holds.
+        """Returns one version of a subject, or None; -1 asks for the latest that is not deleted.
 
         context: where an unqualified name is sought.
         """
@@ -206,7 +204,7 @@ class Registry:
 
     @classmethod
     def from_records(cls, records: Iterable[tuple[int, bytes | None, bytes | None]]) -> Registry:
-        """From the records of ``_schemas``, (offset, key, value), in the order of their offsets."""
+        """Returns the registry of the records of ``_schemas``: (offset, key, value), by offset."""
         state, offset = _State(), -1
         for offset, key, value in records:
             try:
@@ -218,15 +216,15 @@ class Registry:
         ).in_order()
 
     def in_order(self) -> Registry:
-        """The same with schemas by first offset, subject and version."""
+        """Returns the registry with schemas by first offset, subject and version."""
         ordered = sorted(self.schemas, key=lambda s: (s.first_offset, s.subject, s.version))
         return Registry(ordered, self.entries, self.problems, self.end)
 
     @classmethod
     def joined(cls, registries: Iterable[Registry]) -> Registry:
-        """Several copies, or sources, as one: of a version that several have, what the longest log says."""
+        """Joins copies, or sources, into one registry; the one with the longest log decides on a version."""
         schemas: dict[tuple[str, int, int, str], Schema] = {}
-        entries: dict[str, Entry] = {}
+        entries: dict[str, RegistryEntry] = {}
         problems: dict[int, str] = {}
         for registry in sorted(registries, key=lambda one: one.end):
             for one in sorted(registry.schemas, key=lambda one: (one.first_offset, one.last_offset or -1)):
@@ -239,12 +237,12 @@ class Registry:
 
 
 class _State:
-    """The registry while its records are read."""
+    """The state of the registry while its records are read."""
 
     def __init__(self) -> None:
         self.held: dict[tuple[str, int], Schema] = {}
         self.ended: list[Schema] = []
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, RegistryEntry] = {}
         self.problems: dict[int, str] = {}
 
     def apply(self, offset: int, key: bytes | None, value: bytes | None) -> None:
@@ -265,7 +263,9 @@ class _State:
         subject = named.get("subject")
         canonical = json.dumps({k: v for k, v in named.items() if v is not None}, sort_keys=True)
         text = value.decode("utf-8", "replace") if value else None
-        self.entries[canonical] = Entry(keytype, subject, key.decode("utf-8", "replace"), text, offset)
+        self.entries[canonical] = RegistryEntry(
+            keytype, subject, key.decode("utf-8", "replace"), text, offset
+        )
 
     def _schema(self, offset: int, named: dict[str, Any], value: bytes | None) -> None:
         place = (str(named["subject"]), int(named["version"]))
@@ -298,7 +298,7 @@ class _State:
 
 
 def schema_of(value: Mapping[str, Any], place: tuple[str, int], offset: int) -> Schema:
-    """The schema that a value of ``_schemas``, or of the registry's REST API, describes."""
+    """Returns the schema that a value of ``_schemas``, or of the registry's REST API, describes."""
     references = tuple(
         Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
         for one in value.get("references") or ()
@@ -322,7 +322,7 @@ def schema_of(value: Mapping[str, Any], place: tuple[str, int], offset: int) -> 
 
 
 def _guid_of_any(text: str, references: tuple[Reference, ...], metadata: Any, rule_set: Any) -> str:
-    """The GUID; of metadata and rules that no registry writes, without them."""
+    """Returns the GUID; leaves out metadata and rules of a form that no registry writes."""
     try:
         return guid_of(text, references, metadata, rule_set)
     except (AttributeError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""The values of one topic by the schemas of a registry, for conditions that look into them."""
+"""Decodes the values of one topic by a registry's schemas, for conditions that look into values."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _FIRST_BYTES = b"\x00\x01\xc3O"  # of a payload that names its schema, or has it
 
 @dataclass(frozen=True)
 class TopicPayloads:
-    """Decodes values of a topic. It goes to worker processes; each makes its own readers."""
+    """Decodes values of a topic. Pickled for worker processes, each of which makes its own reader."""
 
     registry: Registry
     topic: str
 
     def document(self, value: bytes, headers: Headers) -> Any:
-        """A value in canonical JSON; None where no schema consumes it."""
+        """Returns a value in canonical JSON; None where no schema consumes it."""
         if value[0] not in _FIRST_BYTES and not headers and not self.registry.by_id(UNKNOWN_ID):
             return None
         one = self._reader.read(self.topic, VALUE, value, headers)

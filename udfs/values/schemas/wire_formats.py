@@ -1,4 +1,4 @@
-"""How a key or a value was framed: found by looking at its first bytes and at the record's headers.
+"""Finds how a key or a value was framed, by its first bytes and the record's headers.
 
 - confluent: ``00`` and a schema id, int32, big-endian (Confluent's serializers, Karapace, Redpanda)
 - confluent-guid: ``01`` and the schema's GUID, 16 bytes; or both in a header ``__key_schema_id`` or
@@ -36,7 +36,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 @dataclass(frozen=True)
 class Framing:
-    """How a payload is framed. start: where what the schema describes begins, in bytes.
+    """How a payload names its schema. start: the byte where what the schema describes begins.
 
     id: the schema id, where the framing has one. guid: the GUID or UUID. index: message indexes of Protobuf
     that a header holds; None where they come first in the payload.
@@ -50,7 +50,7 @@ class Framing:
 
 
 def framing_of(side: str, payload: bytes | None, headers: Headers = ()) -> Framing:
-    """The framing of a key or a value. side: key or value. Raises a PayloadError (bad_header)."""
+    """Returns the framing of a key or value. side: key or value. Raises a PayloadError (bad_header)."""
     if payload is None:
         return Framing(NULL)
     in_headers = _of_headers(side, headers)
@@ -79,7 +79,7 @@ def _of_bytes(payload: bytes) -> Framing:
 
 
 def _of_headers(side: str, headers: Headers) -> Framing | None:
-    """The framing that the last header of its name says; None without one."""
+    """Returns the framing that the last header naming a schema says; None without one."""
     name = f"__{side}_schema_id"
     for key, value in reversed(headers):
         if key == name:
@@ -100,7 +100,7 @@ def _of_schema_header(value: bytes) -> Framing:
 
 
 def message_index(payload: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    """Protobuf's list of message indexes, and the position behind it: a count and indexes, zigzag varints.
+    """Reads Protobuf's message indexes, zigzag varints after a count; returns them and the position after.
 
     A count of 0 is the first message. Raises a PayloadError (invalid_index, truncated).
     """
@@ -123,7 +123,7 @@ def message_index(payload: bytes, at: int) -> tuple[tuple[int, ...], int]:
 
 
 def _zigzag(payload: bytes, at: int) -> tuple[int, int]:
-    """One number of the list, encoded as Avro's long is."""
+    """Reads one number of the list, encoded as Avro's long is; returns it and the position after."""
     try:
         return long(payload, at)
     except PayloadError as error:

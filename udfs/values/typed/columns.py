@@ -1,4 +1,4 @@
-"""The keys or the values of a topic as one typed column: split by schema, decoded, joined again.
+"""Decodes the keys or the values of a topic to one typed column: split by schema, decoded, joined again.
 
 Most payloads of a topic have one of a few schema ids: those of an id are decoded together by a compiled
 reader (``avro_columns``, ``protobuf_columns``). All else goes the exact way, payload by payload
@@ -25,7 +25,7 @@ from kafka_log_lake.udfs.values.json import arrays as json_arrays
 from kafka_log_lake.udfs.values.json import structs as json_columns
 from kafka_log_lake.udfs.values.protobuf.payload import MessageReader
 from kafka_log_lake.udfs.values.schemas.compiled import compiled, compiled_texts
-from kafka_log_lake.udfs.values.schemas.defaults import Columns
+from kafka_log_lake.udfs.values.schemas.defaults import ColumnReader
 from kafka_log_lake.udfs.values.schemas.merged_types import conformed, merged, own_name, safe_names, storable
 from kafka_log_lake.udfs.values.schemas.payload import Decoded, PayloadError
 from kafka_log_lake.udfs.values.schemas.payload_arrays import bytes_at, rows_at
@@ -49,8 +49,8 @@ _ESCAPED = r'["\\\x00-\x1f]'  # in a text of JSON
 _LOOKS = {texts.JSON_LIKE: JSON, texts.TEXT: TEXT, texts.BYTES: BYTES}
 
 
-class Wrong(NamedTuple):
-    """A payload that can't be decoded: its row, and what ``Decoded`` says of it."""
+class PayloadFailure(NamedTuple):
+    """A payload that can't be decoded: its row, and the reason as ``Decoded``."""
 
     row: int
     decoded: Decoded
@@ -58,7 +58,7 @@ class Wrong(NamedTuple):
 
 @dataclass
 class TypedSide:
-    """The decoded payloads of n rows.
+    """The decoded keys, or values, of n rows, in parts of one type each.
 
     parts: label, rows (int64[m], rising) and their values. schema_ids: rows and the id of their schema.
     formats: rows and what they are, as ``Decoded.format``.
@@ -68,10 +68,10 @@ class TypedSide:
     parts: list[tuple[str, np.ndarray, pa.Array]] = field(default_factory=list)
     schema_ids: list[tuple[np.ndarray, int]] = field(default_factory=list)
     formats: list[tuple[np.ndarray, str]] = field(default_factory=list)
-    wrong: list[Wrong] = field(default_factory=list)
+    wrong: list[PayloadFailure] = field(default_factory=list)
 
     def column(self, types: Mapping[str, pa.DataType]) -> pa.Array:
-        """One array of all rows, as ``column_type(types)``; null where there is no value."""
+        """Returns one array of all rows, of ``column_type(types)``; null where a row has no value."""
         if len(types) < 2:
             return self._scattered(next(iter(types), TEXT), column_type(types))
         target = column_type(types)
@@ -82,6 +82,7 @@ class TypedSide:
         return pa.StructArray.from_arrays(arrays, fields=list(target), mask=pa.array(~valid))
 
     def _scattered(self, label: str, target: pa.DataType) -> pa.Array:
+        """Returns the values of one label as an array of all rows, of type ``target``; null elsewhere."""
         pieces = [(rows, conformed(values, target)) for name, rows, values in self.parts if name == label]
         if len(pieces) == 1 and len(pieces[0][0]) == self.rows:
             return pieces[0][1]
@@ -96,7 +97,7 @@ class TypedSide:
         return joined.take(pa.array(places, mask=places < 0))
 
     def ids(self) -> pa.Array:
-        """The schema id of each row, int32[n]; null for none."""
+        """Returns int32[n]: the schema id of each row; null for none."""
         found, known = np.zeros(self.rows, np.int32), np.zeros(self.rows, np.bool_)
         for rows, id_ in self.schema_ids:
             found[rows], known[rows] = id_, True
@@ -104,7 +105,7 @@ class TypedSide:
 
 
 def column_type(types: Mapping[str, pa.DataType]) -> pa.DataType:
-    """The type of the column of a side: that of its one label, else a struct with a field a label."""
+    """Returns the type of a side's column: that of its one label, else a struct with a field a label."""
     if not types:
         return pa.string()
     if len(types) == 1:
@@ -114,7 +115,7 @@ def column_type(types: Mapping[str, pa.DataType]) -> pa.DataType:
 
 
 def add_type(types: dict[str, pa.DataType], label: str, type_: pa.DataType) -> str:
-    """Adds a type under its label, merged with what is there; returns the label that it got.
+    """Adds a type under its label, merged with the type there; returns the label that it got.
 
     Where no type holds both it is the label with the name of the type behind.
     """
@@ -147,7 +148,7 @@ class SideDecoder:
         fills: whether what a version does not have gets the latest one's defaults (``defaults``).
         """
         self._reader, self._topic, self._side, self._plain = reader, topic, side, plain
-        self._known: dict[tuple[int, str], tuple[str, Columns] | None] = {}
+        self._known: dict[tuple[int, str], tuple[str, ColumnReader] | None] = {}
         self._labels: dict[tuple[str, str], str] = {}
         self._infers, self._fills = infers, fills
         self._learned: set[int] = set()  # ids of schemas of Avro whose types are known
@@ -163,7 +164,7 @@ class SideDecoder:
             self.decode(rows_at(payloads, rows), None if headers is None else rows_at(headers, rows))
 
     def decode(self, payloads: pa.Array, headers: pa.Array | None = None) -> TypedSide:
-        """payloads: binary[n]. headers: list<struct<key, value>>[n] as in ``records``; None for none."""
+        """Decodes payloads (binary[n]). headers: list<struct<key, value>>[n] as in ``records``, or None."""
         payloads = payloads.combine_chunks() if isinstance(payloads, pa.ChunkedArray) else payloads
         found = TypedSide(len(payloads))
         one_by_one = np.zeros(len(payloads), np.bool_)
@@ -182,7 +183,7 @@ class SideDecoder:
     def _add_plain(
         self, payloads: pa.BinaryArray, in_headers: np.ndarray, found: TypedSide, one_by_one: np.ndarray
     ) -> None:
-        """Takes JSON, texts or bytes of a side without a schema together, where no framing can be."""
+        """Decodes JSON, texts or bytes of a side without a schema by column, where no framing can be."""
         if self._reader.has_files or (self._infers and not self._plain):
             return
         rows = np.flatnonzero(one_by_one & ~in_headers)
@@ -199,7 +200,7 @@ class SideDecoder:
     def _add_alike(
         self, found: TypedSide, plain: str, rows: np.ndarray, payloads: pa.Array, one_by_one: np.ndarray
     ) -> None:
-        """Takes payloads without a framing together that are all JSON, texts or bytes."""
+        """Decodes unframed payloads that are all JSON, all texts or all bytes by column."""
         if not len(rows):
             return
         values = rows_at(payloads, rows)
@@ -222,7 +223,7 @@ class SideDecoder:
         payloads: pa.BinaryArray,
         one_by_one: np.ndarray,
     ) -> None:
-        """Takes JSON together, but what is left to the exact way. payloads: of the rows, none null."""
+        """Decodes JSON payloads of ``rows``, none null, by column, except those left to the exact reader."""
         if not self._infers:
             values = json_arrays.texts(payloads, schema is not None)
             taken = np.flatnonzero(values.is_valid())
@@ -237,7 +238,7 @@ class SideDecoder:
     def _decode_id(
         self, id_: int, rows: np.ndarray, payloads: pa.Array, found: TypedSide, one_by_one: np.ndarray
     ) -> bool:
-        """Decodes the payloads of a schema id together. Returns whether that can be done."""
+        """Decodes the payloads of a schema id by column. Returns whether that can be done."""
         candidates = self._reader.candidates(self._topic, self._side, Framing(CONFLUENT, ID_SIZE, id=id_))
         held = [one for one in candidates if not one.is_gone]
         if len({(one.text, one.references) for one in held}) != 1 or held[0].type not in FORMATS:
@@ -260,7 +261,7 @@ class SideDecoder:
             self._learned.add(id_)
         return True
 
-    def _compiled(self, schema: Schema, index: tuple[int, ...]) -> tuple[str, Columns] | None:
+    def _compiled(self, schema: Schema, index: tuple[int, ...]) -> tuple[str, ColumnReader] | None:
         """The label and the compiled reader of a schema; None where it can't be compiled.
 
         index: of a message of Protobuf. What names none is not kept: there is no end of such lists.
@@ -279,7 +280,7 @@ class SideDecoder:
 
     def _compile(
         self, schema: Schema, message: MessageReader | None, index: tuple[int, ...]
-    ) -> tuple[str, Columns]:
+    ) -> tuple[str, ColumnReader]:
         name, columns = compiled(self._reader, schema, message, index, self._fills)
         return self._label(schema, name), columns
 
@@ -319,7 +320,7 @@ class SideDecoder:
             pairs = pairs_at(headers, row)
             one = self._reader.read(self._topic, self._side, payload, pairs, self._plain)
             if one.reason is not None:
-                found.wrong.append(Wrong(row, one))
+                found.wrong.append(PayloadFailure(row, one))
                 continue
             label, type_, value = self._plain_value(one, payload, pairs)
             group = groups.setdefault((label, id(one.schema), one.format), (one.schema, type_, [], []))
@@ -333,7 +334,7 @@ class SideDecoder:
             self._add(found, label, schema, np.array(of, np.int64), column, format_)
 
     def _json_column(self, values: list[Any]) -> tuple[str, pa.Array]:
-        """Label and column of JSON values: structs where they are objects, else texts."""
+        """Returns label and column of JSON values: structs where they are objects, else texts."""
         type_ = self.types.get(JSON) or json_columns.inferred(values)
         if type_ is None:
             return TEXT, pa.array(map(json_columns.text, values), pa.string())
@@ -342,7 +343,7 @@ class SideDecoder:
     def _plain_value(
         self, one: Decoded, payload: bytes, headers: list[tuple[str, bytes | None]]
     ) -> tuple[str, pa.DataType, Any]:
-        """Label, type and value of a payload that was decoded exactly, as ``pa.array`` takes them."""
+        """Returns label, Arrow type and value for ``pa.array`` of a payload that was decoded exactly."""
         if one.schema is not None and one.schema.type in (AVRO, PROTOBUF):
             index = self._reader.index_of(self._side, payload, headers) if one.schema.type == PROTOBUF else ()
             compiled = self._compiled(one.schema, index)
@@ -358,7 +359,7 @@ class SideDecoder:
 
 
 class LookDecoder(SideDecoder):
-    """Says what payloads are: of texts, bytes, and those that are decoded exactly no value is kept."""
+    """Finds the formats of payloads, and keeps no value of texts, bytes and those decoded exactly."""
 
     def _add_alike(
         self, found: TypedSide, plain: str, rows: np.ndarray, payloads: pa.Array, one_by_one: np.ndarray
@@ -392,7 +393,7 @@ class TextDecoder(SideDecoder):
 
     def _compile(
         self, schema: Schema, message: MessageReader | None, index: tuple[int, ...]
-    ) -> tuple[str, Columns]:
+    ) -> tuple[str, ColumnReader]:
         return TEXT, compiled_texts(self._reader, schema, message)
 
     def _plain_value(

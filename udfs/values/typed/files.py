@@ -1,4 +1,4 @@
-"""A data file of ``records`` becomes a data file of a topic's typed table, and one of ``value_errors``.
+"""Turns a data file of ``records`` into a data file of a topic's typed table, and one of ``value_errors``.
 
 This is a stage: a row in names a file, a row out says what was written. Typed columns grow with the schemas
 that a file holds; where they grow while it is written, it is begun again with what is known by then.
@@ -70,7 +70,7 @@ DONE_DDL = ", ".join(f"{one.name} {_SQL[one.type]}" for one in DONE)
 
 @dataclass(frozen=True)
 class TypedOptions:
-    """What is the same for all files of a run.
+    """The options and the registry of a run, which are the same for all of its files.
 
     lake: its address. registry_name: of the registry's content. infers, fills: see ``SideDecoder``. is_flat:
     whether the top-level fields of keys and values are columns of the table.
@@ -85,12 +85,12 @@ class TypedOptions:
 
     @property
     def form(self) -> str:
-        """What makes other rows of the same records and types; in the names of files."""
+        """Returns the name of the options that change the rows of a typed file; it is part of file names."""
         return "flat" * self.is_flat + "filled" * self.fills + "inferred" * self.infers
 
 
 def typed_schema(types: Mapping[str, Types], is_flat: bool = False) -> pa.Schema:
-    """The columns of a typed table's data files; ``partition`` is in the folder.
+    """Returns the schema of a typed table's data files; ``partition`` is in the folder.
 
     types: side -> label -> type.
     """
@@ -112,20 +112,20 @@ def typed_schema(types: Mapping[str, Types], is_flat: bool = False) -> pa.Schema
 
 
 def _side_fields(side: str, type_: pa.DataType, is_flat: bool) -> list[pa.Field]:
-    """The columns of a side: its struct's fields with its name before theirs, else one."""
+    """Returns the columns of a side: its struct's fields as ``<side>_<field>`` if flat, else one column."""
     if is_flat and pa.types.is_struct(type_):
         return [pa.field(f"{side}_{one.name}", one.type) for one in type_]
     return [pa.field(side, type_)]
 
 
 def types_text(types: Mapping[str, Types]) -> str:
-    """Types as text; the same for the same types."""
+    """Returns types as text; the same text for the same types."""
     fields = [pa.field(side, pa.struct([pa.field(n, t) for n, t in types[side].items()])) for side in SIDES]
     return base64.b64encode(pa.schema(fields).serialize().to_pybytes()).decode()
 
 
 def types_of(text: str) -> dict[str, dict[str, pa.DataType]]:
-    """The types that ``types_text`` wrote; none for an empty text."""
+    """Returns the types that ``types_text`` wrote; none for an empty text."""
     if not text:
         return {side: {} for side in SIDES}
     schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
@@ -133,7 +133,7 @@ def types_of(text: str) -> dict[str, dict[str, pa.DataType]]:
 
 
 def joined_types(one: str, other: str) -> str:
-    """The types of both."""
+    """Returns the types of two texts of ``types_text``, merged, as text."""
     found = types_of(one)
     for side, types in types_of(other).items():
         for label, type_ in types.items():
@@ -142,12 +142,12 @@ def joined_types(one: str, other: str) -> str:
 
 
 def signature(text: str) -> str:
-    """A short name of a text, for names of files."""
+    """Returns the first 16 hex digits of a text's SHA-256, for names of files."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def decode_files(options: TypedOptions) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The stage: rows of TASK in, rows of DONE out."""
+    """Returns the stage that decodes files: rows of TASK in, rows of DONE out."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         reader = PayloadReader(options.registry)
@@ -160,11 +160,11 @@ def decode_files(options: TypedOptions) -> Callable[[Iterator[pa.RecordBatch]], 
 
 
 class _TypesGrew(Exception):
-    """The file holds a type that its columns have no place for."""
+    """Raised where a file holds a type that has no column in the file being written."""
 
 
 class _File:
-    """One data file of ``records``. task: a row of TASK."""
+    """Decodes one data file of ``records``. task: a row of TASK."""
 
     def __init__(self, options: TypedOptions, reader: PayloadReader, task: Mapping[str, str]) -> None:
         self._options, self._reader, self._task = options, reader, task
@@ -172,7 +172,7 @@ class _File:
         self._plain = dict(zip(SIDES, (task["plain"] or ",").split(","), strict=True))
 
     def decode(self) -> dict[str, Any]:
-        """Writes the files; a row of DONE."""
+        """Writes the typed file and the file of errors; returns a row of DONE."""
         while True:
             before = types_text(self._types)
             try:
@@ -231,7 +231,7 @@ class _File:
         }
 
     def _batches(self) -> Iterator[pa.Table]:
-        """The data records of the file."""
+        """Yields the data records of the file, BATCH_ROWS at most at a time."""
         system, folder = open_store(f"{self._options.lake}/records")
         columns = ["offset", "timestamp", "headers", "segment", KEY, VALUE, "is_control"]
         with system.open_input_file(f"{folder}/{self._task['file']}") as file:
@@ -243,7 +243,7 @@ class _File:
                 yield rows_at(rows.drop_columns(["is_control"]), data).combine_chunks()
 
     def _write_errors(self, errors: Sequence[pa.Table], totals: _Totals) -> tuple[str, int]:
-        """The file of errors, below its table, and its bytes; none where there are no errors."""
+        """Writes the file of errors; returns its path below the table and its bytes, or ("", 0)."""
         if not totals.errors:
             return "", 0
         system, folder = open_store(f"{self._options.lake}/value_errors")
@@ -256,7 +256,7 @@ class _File:
 
 
 def file_name(records_file: str, kind: str) -> str:
-    """A new name at each call, as a file that a version of a table names is never written again.
+    """Returns a new file name at each call: a file that a table version names is never written again.
 
     It begins with ``signature(records_file)``. kind: what else the next run asks of it.
     """
@@ -264,19 +264,19 @@ def file_name(records_file: str, kind: str) -> str:
 
 
 def made_of(path: str) -> str | None:
-    """Which file of ``records`` a file is of, as ``signature``; None where ``file_name`` did not name it."""
+    """Returns ``signature`` of the ``records`` file that a file was made of; None for other names."""
     named = re.fullmatch(r"([0-9a-f]{16})-.+-[0-9a-f]{32}\.parquet", path.rpartition("/")[2])
     return named[1] if named else None
 
 
 def table_folder(topic: str) -> str:
-    """The folder of a topic's typed table, below the lake."""
+    """Returns the folder of a topic's typed table, relative to the lake."""
     return "typed/" + partition_folder({"topic": topic}).removeprefix("topic=")
 
 
 @dataclass
 class _Totals:
-    """What was decoded of a file."""
+    """Counts of the rows and errors of a decoded file."""
 
     rows: int = 0
     errors: int = 0

@@ -1,4 +1,4 @@
-"""Arrow arrays of payloads -> JSON, and what they are: the SQL functions of typed values.
+"""The SQL functions of typed values: Arrow arrays of payloads to JSON texts, or to their formats.
 
 They decode by the schemas of one registry, which the engine gives. Nothing here raises for bad bytes.
 """
@@ -17,7 +17,7 @@ from kafka_log_lake.udfs.functions.typed import PAYLOAD
 from kafka_log_lake.udfs.values.internal.topics import TOPICS
 from kafka_log_lake.udfs.values.json.structs import text
 from kafka_log_lake.udfs.values.schemas.compiled import compiled_texts
-from kafka_log_lake.udfs.values.schemas.defaults import Columns
+from kafka_log_lake.udfs.values.schemas.defaults import ColumnReader
 from kafka_log_lake.udfs.values.schemas.payload import PayloadError
 from kafka_log_lake.udfs.values.schemas.payload_arrays import bytes_at, rows_at
 from kafka_log_lake.udfs.values.schemas.payload_heads import (
@@ -37,21 +37,24 @@ _LOOKS = ("json", "json-connect", "text", "bytes", "empty", "number", "internal"
 
 
 class TypedFunctions:
-    """The functions, by their names in SQL. Not for several threads at once."""
+    """The SQL functions of typed values, by their names in SQL. Not for several threads at once."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry, self._reader = registry, PayloadReader(registry)
         self._decoders: dict[tuple[type[SideDecoder], str, str], SideDecoder] = {}
-        self._avro: dict[int, Columns | None] = {}
+        self._avro: dict[int, ColumnReader | None] = {}
 
     def kafka_value(self, values: pa.Array, topics: pa.Array) -> pa.Array:
-        """A topic's value in canonical JSON; null for null and for what can't be decoded."""
+        """Returns values in canonical JSON; null for null and for what can't be decoded."""
         return self.kafka_payload_json(topics, pa.repeat(VALUE, len(values)), values, None)
 
     def kafka_payload_json(
         self, topics: pa.Array, sides: pa.Array, payloads: pa.Array, headers: pa.Array | None
     ) -> pa.Array:
-        """The same of a key or a value, with the headers of its record; None for no headers."""
+        """Returns keys or values in canonical JSON, as ``kafka_value``.
+
+        headers: of their records, or None.
+        """
         payloads = _whole(payloads).cast(pa.binary())
         headers = None if headers is None else _whole(headers).cast(HEADER_TYPE)
         parts: list[tuple[np.ndarray, pa.Array]] = []
@@ -63,7 +66,7 @@ class TypedFunctions:
         return _put_together(parts, len(payloads))
 
     def avro_to_json(self, payloads: pa.Array, ids: pa.Array) -> pa.Array:
-        """Avro's bytes, with or without Confluent's framing, by the schema of an id; null where it fails."""
+        """Returns Avro payloads, framed or bare, as JSON by the schema id; null where it fails."""
         payloads, ids = _whole(payloads).cast(pa.binary()), _whole(ids)
         held = np.flatnonzero(ids.is_valid().to_numpy(zero_copy_only=False))
         parts = []
@@ -73,7 +76,7 @@ class TypedFunctions:
         return _put_together(parts, len(payloads))
 
     def schema_of(self, ids: pa.Array) -> pa.Array:
-        """The text of the schema with an id, of the default context first; null for an unknown id."""
+        """Returns the text of the schema with each id, the default context first; null for an unknown id."""
         known: dict[int | None, str | None] = {None: None}
         for id_ in pc.unique(ids).to_pylist():
             if id_ is not None:
@@ -84,7 +87,7 @@ class TypedFunctions:
     def kafka_payload(
         self, topics: pa.Array, sides: pa.Array, payloads: pa.Array, headers: pa.Array
     ) -> pa.Array:
-        """What keys or values are, as PAYLOAD.
+        """Returns format, schema id, certainty and error reason of keys or values, as PAYLOAD.
 
         certainty: schema (a schema consumes every byte), framing (only the first bytes, or a header, say so),
         look (no framing: the bytes look like it).
@@ -115,7 +118,7 @@ class TypedFunctions:
         return sorted(found, key=lambda one: one.is_gone)
 
     def _avro_of(self, id_: int, payloads: pa.BinaryArray) -> pa.Array:
-        """Texts of payloads by the schemas of an id; null for those that none consumes."""
+        """Returns payloads as JSON texts by the schemas of an id; null for those that no schema consumes."""
         framed = (confluent_ids(payloads) == id_) & (id_ >= 0)
         texts = pa.nulls(len(payloads), pa.string())
         for schema in self._candidates(id_):
@@ -132,7 +135,7 @@ class TypedFunctions:
         return texts
 
     def _texts_of(self, schema: Schema, payloads: pa.BinaryArray, start: int) -> pa.Array:
-        """By column where that can be done; what fails there one by one."""
+        """Returns payloads as JSON texts by one schema: by column, and those that fail there one by one."""
         if id(schema) not in self._avro:
             try:
                 self._avro[id(schema)] = compiled_texts(self._reader, schema, None)
@@ -154,7 +157,7 @@ class TypedFunctions:
 
 
 class _Looks:
-    """PAYLOAD of n rows, while it is filled."""
+    """The columns of PAYLOAD for n rows, while they are filled."""
 
     def __init__(self, n: int) -> None:
         self._formats, self._reasons = _Names(n), _Names(n)
@@ -194,7 +197,10 @@ class _Looks:
 
 
 class _Names:
-    """A column of n names of which there are few. codes: int32[n], of ``names``; -1 for null, as at first."""
+    """A column of n strings with few distinct values.
+
+    codes: int32[n], indexes into ``names``; -1 for null, as at first.
+    """
 
     def __init__(self, n: int) -> None:
         self.codes, self.names = np.full(n, -1, np.int32), dict[str, int]()
@@ -213,7 +219,7 @@ def _whole(column: Any) -> pa.Array:
 
 
 def _places(sides: pa.Array, topics: pa.Array) -> Iterator[tuple[tuple[str, str], np.ndarray]]:
-    """Side and topic, with their rows."""
+    """Yields ((side, topic), their rows) for each distinct pair."""
     coded = [_coded(one) for one in (sides, topics)]
     side_of, topic_of = (one.indices.to_numpy(zero_copy_only=False).astype(np.int64) for one in coded)
     names = [one.dictionary.to_pylist() for one in coded]
@@ -232,7 +238,7 @@ def _coded(texts: Any) -> pa.DictionaryArray:
 
 
 def _put_together(parts: Sequence[tuple[np.ndarray, pa.Array]], n: int) -> pa.Array:
-    """Texts of n rows. parts: rows and their texts; others are null."""
+    """Returns texts[n] of parts (rows, their texts); null for rows of no part."""
     if not parts:
         return pa.nulls(n, pa.string())
     rows = np.concatenate([rows for rows, _ in parts])
@@ -240,7 +246,7 @@ def _put_together(parts: Sequence[tuple[np.ndarray, pa.Array]], n: int) -> pa.Ar
 
 
 def _places_of(rows: np.ndarray, n: int) -> pa.Array:
-    """What each of n rows takes of an array whose items are those of ``rows``; null for the others."""
+    """Returns for each of n rows its index in ``rows``; null for rows that are not in it."""
     places = np.full(n, -1, np.int64)
     places[rows] = np.arange(len(rows))
     return pa.array(places, mask=places < 0)

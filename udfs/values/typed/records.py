@@ -1,4 +1,4 @@
-"""Rows of ``records`` of one topic with typed keys and values, for those who read segments without a lake."""
+"""Converts rows of ``records`` of one topic to typed keys and values, without a lake."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SAMPLE = 500
 
 
 def records_of(segments: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """The data records of segments, as far as they can be read."""
+    """Yields the data records of segments as dicts, as far as they can be read."""
     for uri in segments:
         with suppress(SourceError), closing(open_source(uri)) as source:
             for records in data_records(source, Range(source.size()), _COLUMNS):
@@ -38,14 +38,14 @@ def records_of(segments: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 
 def data_records(source: ByteSource, range_: Range, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
-    """Columns of the records of a range that are no control records; is_control is one of the columns."""
+    """Yields the data records of a range, no control records. ``columns`` must have is_control."""
     for group in SegmentDecoder(source, range_, columns=columns, content_crc=False):
         if group.records is not None:
             yield group.records.filter(pc.invert(group.records.column("is_control")))
 
 
 def registry_of(segments: Iterable[str]) -> Registry:
-    """The registry that segments of ``_schemas`` hold; each folder is a copy."""
+    """Returns the registry that segments of ``_schemas`` hold; each folder is a copy."""
     by_folder: dict[str, list[str]] = {}
     for uri in segments:
         by_folder.setdefault(uri.rpartition("/")[0], []).append(uri)
@@ -56,14 +56,14 @@ def registry_of(segments: Iterable[str]) -> Registry:
 
 
 def schema_segments(segments: pa.Table) -> list[str]:
-    """The segments of ``_schemas`` among segments (LISTING_SCHEMA), else those next to their folders."""
+    """Returns the ``_schemas`` segments among segments (LISTING_SCHEMA), else those next to their folders."""
     is_own = pc.equal(segments.column("topic"), SCHEMAS_TOPIC)
     own: list[str] = segments.filter(is_own).sort_by("file_base_offset").column("segment").to_pylist()
     return own or schemas_next_to(set(segments.column("partition_dir").to_pylist()))
 
 
 def schemas_next_to(folders: Iterable[str]) -> list[str]:
-    """The segments of ``_schemas-0`` next to partition folders."""
+    """Returns the URIs of segments of ``_schemas-0`` next to partition folders, sorted."""
     found: set[str] = set()
     for parent in {folder.rpartition("/")[0] for folder in folders}:
         system, path = open_store(parent)
@@ -74,7 +74,7 @@ def schemas_next_to(folders: Iterable[str]) -> list[str]:
 
 
 class TypedRecords:
-    """Keys and values of one topic as typed columns.
+    """Converts keys and values of one topic to typed columns.
 
     ``learn`` what there is, all of it, then ``convert`` it: so all rows have the same columns.
     """
@@ -104,7 +104,7 @@ class TypedRecords:
             one.learn(rows.column(side), rows.column("headers"))
 
     def _of_sides(self, rows: pa.RecordBatch) -> dict[str, SideDecoder]:
-        """The decoders. The first rows say what payloads without a schema are."""
+        """Returns the decoder of each side. The first rows decide what payloads without a schema are."""
         if not self._decoders:
             plain = self.plain.split(",") if self.plain else [self._look(rows, side) for side in SIDES]
             self.plain = ",".join(plain)
@@ -116,7 +116,7 @@ class TypedRecords:
         return self._decoders
 
     def convert(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The data records of rows: their columns, key and value typed, and ADDED behind them.
+        """Returns the data records of rows: their columns, key and value typed, and ADDED after them.
 
         Raises a ValueError for a type that ``learn`` has not seen.
         """

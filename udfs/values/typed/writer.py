@@ -15,13 +15,13 @@ _DICTIONARY_BYTES = 64 << 10  # of a dictionary; with more bytes a row group has
 
 
 def in_memory(schema: pa.Schema) -> pa.Schema:
-    """The columns of a data file as they are read and written: a file has few segments."""
+    """Returns a data file's schema as it is read and written in memory: ``segment`` as a dictionary."""
     field = pa.field("segment", pa.dictionary(pa.int32(), pa.string()))
     return schema.set(schema.get_field_index("segment"), field)
 
 
 class TypedWriter:
-    """Writes rows as row groups.
+    """Writes rows of a typed table into a Parquet file, in row groups.
 
     Whole numbers and times are written as differences. Texts begin with a dictionary, which a row group gives
     up where it has many of them; they have no statistics, as few readers skip by those and all wait for them.
@@ -48,7 +48,7 @@ class TypedWriter:
         self._held: list[pa.Table] = []
 
     def add(self, rows: pa.Table) -> None:
-        """rows: as ``in_memory`` has the schema."""
+        """Adds rows (schema: ``in_memory``), and writes a row group once there are enough."""
         self._held.append(rows)
         if sum(map(len, self._held)) >= _GROUP_ROWS or sum(one.nbytes for one in self._held) >= _GROUP_BYTES:
             self._write()
@@ -64,7 +64,7 @@ class TypedWriter:
 
 
 def _leaves(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """The columns of Parquet below a column, by path."""
+    """Yields (path, type) of the Parquet columns of a column."""
     if pa.types.is_struct(type_):
         parts = [(one.name, one.type) for one in type_]
     elif pa.types.is_map(type_):
