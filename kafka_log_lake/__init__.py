@@ -8,6 +8,7 @@ opens a lake in DuckDB. It and the others need the wheel's extra:
     for batch in decode_segment("00000000000000000000.log"):
         print(batch.num_rows)
 
+All expected failures are a ``JobError``; its subclass ``UserError`` means wrong arguments, sources or lakes.
 A name is loaded at its first use, so that importing this package is fast.
 """
 
@@ -17,6 +18,7 @@ TYPE_CHECKING = False  # importing ``typing`` takes time, in which Ctrl-C would 
 if TYPE_CHECKING:
     from typing import Any
 
+    from kafka_log_lake.pipelines.cli.errors import UserError
     from kafka_log_lake.pipelines.cli.settings import CostSettings, Settings
     from kafka_log_lake.pipelines.dataframes.folders import decode_folder, read_segment
     from kafka_log_lake.pipelines.dataframes.frame import decode_frame
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from kafka_log_lake.pipelines.scan.command import scan
     from kafka_log_lake.pipelines.sql.database import connect
     from kafka_log_lake.pipelines.views.register import register
+    from kafka_log_lake.udfs.errors import JobError
     from kafka_log_lake.udfs.files import DamageError, DamageWarning, decode_segment
 
 __version__ = "0.2.0"  # the wheel's version too
@@ -36,7 +39,9 @@ __all__ = [
     "CostSettings",
     "DamageError",
     "DamageWarning",
+    "JobError",
     "Settings",
+    "UserError",
     "connect",
     "decode",
     "decode_folder",
@@ -56,7 +61,9 @@ _EXPORTS = {
     "CostSettings": ("kafka_log_lake.pipelines.cli.settings", "CostSettings"),
     "DamageError": ("kafka_log_lake.udfs.files", "DamageError"),
     "DamageWarning": ("kafka_log_lake.udfs.files", "DamageWarning"),
+    "JobError": ("kafka_log_lake.udfs.errors", "JobError"),
     "Settings": ("kafka_log_lake.pipelines.cli.settings", "Settings"),
+    "UserError": ("kafka_log_lake.pipelines.cli.errors", "UserError"),
     "connect": ("kafka_log_lake.pipelines.sql.database", "connect"),
     "decode": ("kafka_log_lake.pipelines.decode_batches", "run"),
     "decode_folder": ("kafka_log_lake.pipelines.dataframes.folders", "decode_folder"),

@@ -56,7 +56,23 @@ from kafka_log_lake.udfs.spark.protocol import TableRead
 
 
 def run(spark: SparkSession, settings: Settings) -> Summary:
-    """Decodes new and changed segments of the sources into the lake. Raises a JobError if it fails."""
+    """Decodes new and changed segments of the sources into the tables of a lake.
+
+    Parameters
+    ----------
+    spark: the session; it is used where a step needs Spark.
+    settings: which sources, records and lake; ``source`` and ``lake`` are needed, or ``from_raw``.
+
+    Returns
+    -------
+    Summary: the counts of this run, such as ``records``, ``bytes`` and ``damaged`` (rows of quarantine). What
+    is done is committed; a second call decodes only what is new.
+
+    Raises
+    ------
+    UserError: a setting, a source or the lake is wrong (``LakeBusy``: another job writes to it).
+    JobError: the run failed; the ledger holds nothing of it.
+    """
     with spark_on_demand(settings, given=spark) as on_demand:
         summary = decode_into(on_demand, settings)
         if settings.typed:
@@ -142,9 +158,22 @@ def decode_segments(
 ) -> DataFrame:
     """Returns the rows of ``records`` of all segments of a source, lazily. Needs and writes no lake.
 
-    columns: names of columns, in the order that is wanted; the others are not decoded. None: all. settings:
-    fields of ``Settings`` (topics, max_batch_uncompressed, slice_bytes, ...). A segment above slice_bytes is
-    read by several tasks where the workers open files themselves. Raises a UserError, for a DataFrame too.
+    Parameters
+    ----------
+    spark: the session.
+    source: log directory, partition folder, ``.log`` file or glob, or several of them.
+    columns: names of columns, in the order that is wanted; the others are not decoded. None: all but run_id.
+    settings: fields of ``Settings`` (topics, max_batch_uncompressed, slice_bytes, ...). A segment above
+        slice_bytes is read by several tasks where the workers open files themselves.
+
+    Returns
+    -------
+    DataFrame with the columns of ``records`` (docs/tables.md).
+
+    Raises
+    ------
+    UserError: a wrong source (a DataFrame too), column or setting.
+    UserError and TypeError at once: spark is no session.
     """
     check_session(spark)
     if hasattr(source, "mapInArrow"):

@@ -36,7 +36,23 @@ from kafka_log_lake.pipelines.plan.landed import Landed
 
 
 def run(spark: SparkSession, settings: Settings) -> Summary:
-    """Lands new bytes of the sources. Raises a JobError if it fails."""
+    """Lands new bytes of the sources in the table ``raw_segments`` of a lake, undecoded.
+
+    Parameters
+    ----------
+    spark: the session; it is used where a step needs Spark.
+    settings: which sources and lake; ``source`` and ``lake`` are needed.
+
+    Returns
+    -------
+    Summary: the counts of this run, such as ``bytes`` and ``chunks`` landed. A second call lands only what is
+    new.
+
+    Raises
+    ------
+    UserError: a setting, a source or the lake is wrong (``LakeBusy``: another job writes to it).
+    JobError: the run failed; nothing of it is in the lake's published state.
+    """
     with spark_on_demand(settings, given=spark) as on_demand:
         return _run(on_demand, settings)
 

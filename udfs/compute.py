@@ -1,4 +1,4 @@
-"""``pc``: ``pyarrow.compute``, loaded where a function of it is called first.
+"""``pc`` is ``pyarrow.compute``, loaded when a function of it is called first.
 
 Its import makes a Python function of each of Arrow's functions, in 60 ms: a tenth of a short command, which
 may call none.
@@ -16,9 +16,9 @@ else:
         def __getattr__(self, name: str) -> Any:
             import pyarrow.compute as functions
 
-            found = getattr(functions, name)
-            setattr(self, name, found)
-            return found
+            function = getattr(functions, name)
+            setattr(self, name, function)
+            return function
 
     pc = _AtFirstCall()
 

@@ -17,11 +17,12 @@ from kafka_log_lake.udfs.batches.committed import COLUMNS as DECISIVE
 from kafka_log_lake.udfs.batches.committed import Delivery, delivery_of
 from kafka_log_lake.udfs.decoder.decoded import Damage, Range
 from kafka_log_lake.udfs.decoder.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES, SegmentDecoder
+from kafka_log_lake.udfs.errors import JobError
 from kafka_log_lake.udfs.format.schema import HEADER_TYPE, RECORDS
 from kafka_log_lake.udfs.kernels.record_columns import NAMES
-from kafka_log_lake.udfs.storage.byte_source import FileSource, SourceChanged, SourceUnreadable, local_path
+from kafka_log_lake.udfs.storage.byte_source import FileSource, SourceChanged, SourceUnreadable, path_of_uri
 from kafka_log_lake.udfs.storage.regular_file import opened_regular
-from kafka_log_lake.udfs.storage.store import canonical
+from kafka_log_lake.udfs.storage.store import canonical_uri
 
 if TYPE_CHECKING:
     from kafka_log_lake.udfs.storage.object_source import ObjectSource
@@ -38,11 +39,17 @@ SCHEMA = pa.schema([(c.name, _TYPES[c.name]) for c in RECORDS.columns if c.name 
 
 
 class DamageWarning(UserWarning):
-    """A segment has a damaged range; its records are left out."""
+    """Says that a segment has a damaged range, whose records are left out."""
 
 
-class DamageError(ValueError):
-    """A segment has a damaged range. damage: the range."""
+class DamageError(JobError, ValueError):
+    """A segment has a damaged range, and ``on_damage`` was "raise": exit code 3.
+
+    damage: the range (``Damage``): position and size in bytes, reason, detail. ``on_damage="warn"`` reads the
+    records around it.
+    """
+
+    exit_code = 3
 
     def __init__(self, message: str, damage: Damage) -> None:
         super().__init__(message)
@@ -59,20 +66,39 @@ def decode_segment(
     committed: bool | Delivery = False,
     on_damage: OnDamage = "warn",
 ) -> Iterator[pa.RecordBatch]:
-    """Decode one segment file: the columns of ``records`` that the file alone knows, without Spark.
+    """Decodes one segment file into record batches, in this thread, without Spark.
 
-    path: of a local file, or the URI of one in a store that pyarrow or fsspec opens.
-    start: byte where a batch begins. window_bytes: read at a time. columns: names of those that are wanted,
-    which come in the table's order; the others are not built. None: all. committed: whether to give only what
-    a READ_COMMITTED consumer gets of the log in the file's folder, from its log start on: its other segments
-    are read too, as the marker may be in a later one, and the checkpoint files; a ``Delivery`` spares that.
+    Parameters
+    ----------
+    path: a local file, or the URI of one in a store that pyarrow or fsspec opens.
+    start: byte at which a batch begins, 0 to the size of the file.
+    window_bytes: bytes that are read at a time, 1 or more.
+    max_batch_uncompressed: bytes, 1 or more; a batch that decompresses to more is a damaged range.
+    columns: names of the columns that are wanted; the others are not built. None: all.
+    committed: whether to give only what a READ_COMMITTED consumer gets of the log in the file's folder, from
+        its log start on. The other segments of the folder are read too, as the marker may be in a later one,
+        and the checkpoint files; a ``Delivery`` in place of True spares that.
     on_damage: "warn" issues a DamageWarning for each damaged range, "raise" raises a DamageError at the
-    first, "ignore" says nothing; a callable gets each Damage. Yields record batches in the order of the log,
-    a single one without rows if there is no record. Raises TypeError for a path that is not a str or PathLike
-    and for a number that is not an int, FileNotFoundError, IsADirectoryError, PermissionError, OSError for
-    a store that can't be opened, and ValueError for another on_damage or column, for no column, for a start
-    outside of the file or limits below 1, and for a file without any batch and without a segment's name,
-    unless on_damage takes care of it.
+        first, "ignore" says nothing; a callable gets each ``Damage``.
+
+    Returns
+    -------
+    Iterator of pa.RecordBatch with the columns of ``SCHEMA``: those of the table ``records`` that the file
+    alone knows, in the table's order (types, units and nulls: docs/tables.md). The batches follow the order
+    of the log; a segment without records gives a single one without rows.
+
+    Raises
+    ------
+    DamageError: see on_damage; with "warn" too where the whole file is damaged and has no segment's name.
+    TypeError: path is not a str or PathLike, or a number is not an int.
+    ValueError: another on_damage or column, no column, a start outside of the file, a limit below 1,
+        committed=True for a URI of a store, a file without any batch and without a segment's name (unless
+        on_damage takes care of it).
+    OSError: the file or its store can't be opened (FileNotFoundError, IsADirectoryError, PermissionError).
+
+    Source of the rule
+    ------------------
+    ``udfs.format.layout`` (record batches), ``udfs.batches.transactions`` and ``log_start`` (committed).
     """
     check_path(path)
     if not callable(on_damage) and on_damage not in _WAYS:
@@ -120,8 +146,8 @@ def decode_segment(
 
 def _open(path: str) -> tuple[FileSource | ObjectSource, str]:
     """A segment by its path or URI, and its canonical URI. Raises an OSError."""
-    uri = canonical(path)
-    local = local_path(uri)
+    uri = canonical_uri(path)
+    local = path_of_uri(uri)
     if local is not None:
         with opened_regular(local):  # its errors are those of ``open``
             return FileSource(local), "file://" + os.path.realpath(local)
@@ -137,7 +163,7 @@ def _open(path: str) -> tuple[FileSource | ObjectSource, str]:
 
 def _delivery_beside(path: str) -> Delivery:
     """What a READ_COMMITTED consumer gets of the log in the folder of a local file."""
-    local = local_path(canonical(path))
+    local = path_of_uri(canonical_uri(path))
     if local is None:
         raise ValueError(f"committed=True needs the folder of a local file: give a Delivery for {path}")
     return delivery_of(os.path.dirname(os.path.abspath(local)))
@@ -221,7 +247,11 @@ def read_segment(
     committed: bool | Delivery = False,
     on_damage: OnDamage = "warn",
 ) -> pa.Table:
-    """All records of one segment file as one table. For the arguments and errors see ``decode_segment``."""
+    """Returns all records of one segment file as one table.
+
+    The parameters and errors are those of ``decode_segment``: path, start, window_bytes,
+    max_batch_uncompressed, columns, committed, on_damage.
+    """
     limits = {"window_bytes": window_bytes, "max_batch_uncompressed": max_batch_uncompressed}
     chosen = {"columns": columns, "committed": committed, "on_damage": on_damage}
     return pa.Table.from_batches(decode_segment(path, start=start, **limits, **chosen))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""pyarrow without pandas, for a process whose start a person waits for."""
+"""Keeps pyarrow from importing pandas, in a process whose start a person waits for."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pyarrow as pa
 _PANDAS = "pandas"
 
 
-class _Missing:
-    """An import hook that finds no pandas."""
+class _NoPandas:
+    """An import hook that raises a ModuleNotFoundError for pandas."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: object = None) -> None:
@@ -28,8 +28,8 @@ def without_pandas() -> None:
     """
     if _PANDAS in sys.modules:
         return
-    sys.meta_path.insert(0, _Missing)
+    sys.meta_path.insert(0, _NoPandas)
     try:
         pa.array([])
     finally:
-        sys.meta_path.remove(_Missing)
+        sys.meta_path.remove(_NoPandas)

@@ -1,4 +1,4 @@
-"""The files of this project's packages, whether they lie in a folder or in the zip that Spark ships."""
+"""Lists the files of this project's packages, in a folder or in the zip that Spark ships."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def package_files(place: Any, path: str) -> Iterator[tuple[str, bytes]]:
-    """(path, bytes) of a file, or of every file below a folder, in the order of their names.
+    """Yields (path, bytes) of a file, or of every file below a folder, in the order of their names.
 
-    place: as ``importlib.resources`` gives it; path: its own.
+    place: the file or folder, a ``Traversable`` of ``importlib.resources``; path: its path.
     """
     if place.is_file():
         yield path, place.read_bytes()

@@ -1,15 +1,15 @@
-"""Numbers of things in words, for messages."""
+"""Counts with their nouns, for messages."""
 
 from __future__ import annotations
 
 
 def counted_noun(count: int, noun: str) -> str:
-    """``1 segment``, ``2,000 segments``."""
+    """Returns a count with separators and its noun: ``1 segment``, ``2,000 segments``."""
     return f"{count:,} {_agreeing(count, noun)}"
 
 
 def count_of(count: int, noun: str) -> str:
-    """``1 byte``, ``2000 bytes``: in texts with positions, which have no separators."""
+    """Returns a count without separators, as positions are written, and its noun: ``2000 bytes``."""
     return f"{count} {_agreeing(count, noun)}"
 
 
@@ -18,7 +18,7 @@ def _agreeing(count: int, noun: str) -> str:
 
 
 def plural(noun: str) -> str:
-    """``batches`` of batch, ``epochs`` of epoch, ``copies`` of copy, ``keys`` of key."""
+    """Returns the plural of a noun: ``batches``, ``epochs``, ``copies``, ``keys``."""
     if noun.endswith("y") and not noun.endswith("ey"):
         return f"{noun[:-1]}ies"
     return f"{noun}{'es' if noun.endswith('tch') else 's'}"

@@ -32,11 +32,12 @@ class StageFailed(Exception):
 
 
 def send_request(pipe: IO[bytes], make: MakeStage, rows: pa.Table) -> None:
+    """Writes rows to a worker, with the pickled ``make`` in the metadata of their schema."""
     _send(pipe, rows.replace_schema_metadata({_MAKE: pickle.dumps(make)}))
 
 
 def receive_answer(pipe: IO[bytes]) -> pa.Table:
-    """The rows that the stage gave. Raises StageFailed, or an EOFError if the process has ended."""
+    """Reads the rows that the stage gave. Raises StageFailed, or an EOFError if the process has ended."""
     answer = _receive(pipe)
     if answer is None:
         raise EOFError
@@ -53,7 +54,7 @@ def _send(pipe: IO[bytes], rows: pa.Table) -> None:
 
 
 def _receive(pipe: IO[bytes]) -> pa.Table | None:
-    """The next stream; None at the end of the pipe."""
+    """Reads the next Arrow stream as a table; None at the end of the pipe."""
     try:
         with pa.ipc.open_stream(pipe) as stream:
             return stream.read_all()
@@ -62,16 +63,18 @@ def _receive(pipe: IO[bytes]) -> pa.Table | None:
 
 
 def _answer(request: pa.Table) -> pa.Table:
+    """Runs the stage of a request on its rows; returns its rows, or the traceback in the metadata."""
     try:
         stage = pickle.loads(request.schema.metadata[_MAKE])()
-        found = list(stage(iter(request.replace_schema_metadata(None).to_batches())))
-        return pa.Table.from_batches(found) if found else pa.table({})
+        batches = list(stage(iter(request.replace_schema_metadata(None).to_batches())))
+        return pa.Table.from_batches(batches) if batches else pa.table({})
     except Exception:
         error = traceback.format_exc().encode()
         return pa.table({}).replace_schema_metadata({_ERROR: error})
 
 
 def main() -> None:
+    """Answers requests from standard input until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of a terminal: one decides
     faulthandler.enable()
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")

@@ -1,4 +1,18 @@
-"""Expected failures of a job. Each class has an exit code; its message is the one line that a user sees."""
+"""The errors of jobs and commands below ``JobError``, and how an error's text becomes one line for a user.
+
+::
+
+    JobError                     exit code 1   udfs.errors
+      RunFailed                            1
+      UserError                            2
+        CallError (a TypeError)            2
+        LakeBusy                           2
+      DamageFound                          3
+      ChecksFailed                         3
+      DamageError (a ValueError)           3   udfs.files: decode_segment(on_damage="raise")
+      NotFound                             4
+      NotAllSearched                       5
+"""
 
 from __future__ import annotations
 
@@ -6,6 +20,8 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from kafka_log_lake.udfs.errors import JobError as JobError
 
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _MEMORY = re.compile(
@@ -16,24 +32,21 @@ _MEMORY = re.compile(
 _LINK = re.compile(r"""(?<=['"])/[^'"]*/kafka-log-lake-\w+/[^'"]+(?=['"])""")
 
 
-class JobError(Exception):
-    """An expected failure of a job: printed as one line, without a traceback."""
-
-    exit_code = 1
-
-
 class UserError(JobError):
-    """The arguments, a source or the lake are wrong; the message says how to correct them."""
+    """The arguments, a source or the lake are wrong: exit code 2. Correct what the text names."""
 
     exit_code = 2
 
 
 class CallError(UserError, TypeError):
-    """A call in Python has wrong arguments."""
+    """A call in Python has an argument of a wrong type: exit code 2. Correct the call."""
 
 
 class LakeBusy(UserError):
-    """Another job holds the lock of a lake. owner: which process it is, where that is known."""
+    """Another job holds the lock of a lake: exit code 2. Wait until it has ended, then start again.
+
+    what: the text without this advice. owner: the process that holds it, "" if not known.
+    """
 
     def __init__(self, lake: str, owner: str = "") -> None:
         self.what = f"another run is writing to {lake}" + (f" ({owner})" if owner else "")
@@ -44,7 +57,10 @@ _DAMAGE = "there is damage, or a file that can't be read: exit code 3, because o
 
 
 class DamageFound(JobError):
-    """Damage was found, and ``--fail-on-damage`` was given."""
+    """Damage was found, and ``--fail-on-damage`` was given: exit code 3. The rest is decoded and committed.
+
+    The table ``quarantine`` has the damaged ranges; a healthy replica may have their records (``recover``).
+    """
 
     exit_code = 3
 
@@ -53,25 +69,28 @@ class DamageFound(JobError):
 
 
 class NotFound(JobError):
-    """A search found nothing, and could read everything."""
+    """A search found nothing, and could read everything: exit code 4. Search other logs or conditions."""
 
     exit_code = 4
 
 
 class NotAllSearched(JobError):
-    """A search found nothing, but some bytes could not be searched."""
+    """A search found nothing, but some bytes could not be searched: exit code 5.
+
+    The warnings name them; a replica of the log may have them in a readable state.
+    """
 
     exit_code = 5
 
 
 class ChecksFailed(JobError):
-    """Checks of data quality failed, of the severity that ``--fail-on`` names."""
+    """Checks of data quality of the severity of ``--fail-on`` failed: exit code 3. See the report."""
 
     exit_code = 3
 
 
 class RunFailed(JobError):
-    """The run could not be completed; the ledger holds nothing of it."""
+    """A run could not be completed: exit code 1. The ledger holds nothing of it: start the job again."""
 
 
 def with_next_step(reason: str, otherwise: str = "") -> str:

@@ -255,7 +255,19 @@ class Monitoring(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Typing, Monitoring, Watching, Writing, Decoding, Reading, LakeSettings):
-    """The settings of decoding; ``ingest`` and ``scan`` take some of them. None: not given, or no limit."""
+    """The settings of decoding, checked and frozen; ``ingest`` and ``scan`` take some of them.
+
+    Parameters
+    ----------
+    All by name, each an option of the command with ``-`` for ``_``: docs/commands.md and ``help_of`` say what
+    each means, with its default. Sizes (``*_bytes``, max_batch_uncompressed, max_content) are in bytes: an
+    int, or a text such as "64MiB"; since and until: ms since 1970 UTC, or a text with a date or time;
+    interval and commit_lag: seconds. None: not given, or no limit.
+
+    Raises
+    ------
+    UserError: a value is wrong, or two settings contradict each other.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()

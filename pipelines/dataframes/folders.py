@@ -35,14 +35,30 @@ def decode_folder(
     on_damage: OnDamage = "warn",
     typed: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of every segment at or below a folder: topic, partition, and the columns of a segment.
+    """Decodes every segment at or below a folder into record batches, in one thread, without Spark.
 
-    path: log directory, partition folder, ``.log`` file or glob. topics, exclude_topics: regular expressions
-    for the whole name. topic, partition: of the segments, where the name of their folder does not tell it.
-    columns, committed, on_damage: see ``decode_segment``. typed: see ``read_segment``; each topic has its own
-    columns, and is read twice, as all of its rows get the same ones. Yields record batches by folder and
-    offset (typed: topic by topic), in one thread. Raises a UserError where the path has no segment, or a
-    folder or file can't be read, and a TypeError for a path that is not a str or PathLike.
+    Parameters
+    ----------
+    path: log directory, partition folder, ``.log`` file or glob.
+    topics, exclude_topics: regular expressions for the whole name of a topic; None: all topics, none
+        excluded.
+    topic, partition: those of the segments, where the name of their folder does not tell it; given together.
+    columns, on_damage: see ``decode_segment``.
+    committed: whether to give only what a READ_COMMITTED consumer gets of each log.
+    typed: see ``read_segment``. Each topic has columns of its own, and is read twice, as all of its rows get
+        the same ones.
+
+    Returns
+    -------
+    Iterator of pa.RecordBatch: topic (dictionary<int32, string>), partition (int32) and the columns of
+    ``decode_segment``, by folder and offset; with typed topic by topic.
+
+    Raises
+    ------
+    UserError: the path has no segment, or a folder or file can't be read.
+    TypeError: path is not a str or PathLike.
+    ValueError: an unknown column or on_damage.
+    DamageError: see on_damage.
     """
     check_path(path)
     names = None if columns is None else {*selected(columns).names, *NEEDED}
@@ -111,13 +127,25 @@ def read_segment(
     typed: bool = False,
     topic: str | None = None,
 ) -> pa.Table:
-    """All records of one segment file as one table, without Spark.
+    """Returns all records of one segment file as one table, without Spark.
 
-    start, window_bytes, max_batch_uncompressed, columns, committed, on_damage, and what is raised: see
-    ``decode_segment``. typed: key and value by the schemas in ``_schemas-0`` next to the partition's
-    folder, and the columns is_tombstone, key_schema_id, value_schema_id, key_error, value_error (a reason of
-    ``value_errors``; then the key or value is null); control records are left out. topic: for typed, where
-    the name of the folder does not tell it.
+    Parameters
+    ----------
+    path, start, window_bytes, max_batch_uncompressed, columns, committed, on_damage: see ``decode_segment``.
+    typed: whether key and value are decoded by the schemas in ``_schemas-0`` next to the partition's folder.
+        Control records are then left out.
+    topic: with typed, the topic of the segment where the name of its folder does not tell it; None: the
+        folder's.
+
+    Returns
+    -------
+    pa.Table with the columns of ``decode_segment``. With typed, key and value have the types of their
+    schemas, and there are also is_tombstone, key_schema_id, value_schema_id, key_error and value_error: a
+    reason of ``value_errors``, and then the key or value is null; null: no error.
+
+    Raises
+    ------
+    The errors of ``decode_segment``.
     """
     names = columns if columns is None or not typed else {*selected(columns).names, *NEEDED}
     rows = files.read_segment(

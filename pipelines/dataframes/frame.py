@@ -21,7 +21,7 @@ from kafka_log_lake.pipelines.listing.naming import LEFT_FOLDER, PARTITION_FOLDE
 from kafka_log_lake.udfs.format.schema import Column
 from kafka_log_lake.udfs.spark.protocol import FrameRead, StageOptions
 from kafka_log_lake.udfs.spark.stages import frame_stage
-from kafka_log_lake.udfs.storage.store import canonical, worker_opens
+from kafka_log_lake.udfs.storage.store import canonical_uri, worker_opens
 
 _WARN, _RAISE, _IGNORE = "warn", "raise", "ignore"
 _ERROR = Column("error", "string", "Of a row that stands for a damaged range: what is wrong; else null")
@@ -62,23 +62,38 @@ def decode_frame(
 
     A row is a whole segment, or one record batch or more; each is decoded by itself. With ``position`` it is
     a chunk of a segment: the chunks of one topic, partition and segment are put together by their positions,
-    in whatever order they come; a chunk that comes twice counts once. Chunks of raw_segments are read
-    from its files by the tasks where the frame's plan and the storage allow it; Spark brings all other bytes.
+    in whatever order they come; a chunk that comes twice counts once. Chunks of raw_segments are read from
+    its files by the tasks where the frame's plan and the storage allow it; Spark brings all other bytes.
 
-    content, topic, partition, position, segment: names of columns, or Columns (``F.lit("orders")``);
-    partition may be a number. Where the frame has no such column, topic, partition and segment are taken from
-    ``path``, as binaryFile and Auto Loader give it; then the files that a broker keeps next to segments, and
-    its folders -delete, -stray and -future, are passed over. position: None for ``chunk_position``, which
-    raw_segments has, else no position. segment: None for a column ``segment``, else ``path``, else null.
-    table: records, batches or quarantine. columns: names of its columns, in the order that is wanted; None:
-    all but run_id. Of records ``error`` may be one: then each damaged range is a row too, with topic,
-    partition, segment, batch_position and error. on_damage: "warn" leaves damaged ranges out and writes a
-    line a task to the executor's log, "ignore" writes none, "raise" fails the query at the first.
-    max_batch_uncompressed, quarantine_content_bytes: as the settings of the jobs.
+    Parameters
+    ----------
+    df: the frame. content (binary), topic (string), partition, position (integers) and segment (string) are
+        names of its columns, or Columns (``F.lit("orders")``).
+    content: the bytes; null and cut values become rows of quarantine.
+    topic, partition: partition may be a number too. Where the frame has no such column, they and segment are
+        taken from ``path``, as binaryFile and Auto Loader give it; then the files that a broker keeps next to
+        segments, and its folders -delete, -stray and -future, are passed over.
+    position: byte of the chunk in its segment; None: ``chunk_position``, which raw_segments has, else no
+        position.
+    segment: URI or name of the file; None: a column ``segment``, else ``path``, else null.
+    table: "records", "batches" or "quarantine".
+    columns: names of the table's columns, in the order that is wanted; None: all but run_id. Of records
+        ``error`` may be one: then each damaged range is a row too, with topic, partition, segment,
+        batch_position and error.
+    on_damage: "warn" leaves damaged ranges out and writes a line a task to the executor's log, "ignore"
+        writes none, "raise" fails the query at the first.
+    max_batch_uncompressed, quarantine_content_bytes: bytes, or a text with a unit, as the settings of the
+        jobs.
 
-    Of a value that is null or cut, and of bytes that are missing between two chunks, there is a row of
-    quarantine. Raises a UserError for a column that is missing or of another type. The query fails in one
-    line where chunks contradict each other, or do not say of which segment and position they are.
+    Returns
+    -------
+    DataFrame with the columns of the table (docs/tables.md). Of a value that is null or cut, and of bytes
+    that are missing between two chunks, there is a row of quarantine.
+
+    Raises
+    ------
+    UserError: a column is missing or of another type, or an argument is wrong. The query itself fails in one
+        line where chunks contradict each other, or do not say of which segment and position they are.
     """
     names, declared = requested_names(table, columns, _ERROR)
     if on_damage not in (_WARN, _RAISE, _IGNORE):
@@ -127,7 +142,7 @@ def _is_landed(driver: Driver, df: DataFrame, *given: Given | None) -> bool:
     if not all(isinstance(one, str) for one in given) or given != _CHUNK:
         return False
     scheme = driver.scheme_of_files(df, _CHUNK, _OF_LANDED)
-    return scheme is not None and worker_opens(canonical(f"{scheme}://"))
+    return scheme is not None and worker_opens(canonical_uri(f"{scheme}://"))
 
 
 def _bytes(name: str, value: int | str) -> int:

@@ -32,8 +32,8 @@ from kafka_log_lake.pipelines.dataframes.slices import Span, list_requested, mak
 from kafka_log_lake.pipelines.plan.headers import Header, headers, may_go_on
 from kafka_log_lake.pipelines.plan.slices import Segment
 from kafka_log_lake.udfs.storage.byte_source import ByteSource
-from kafka_log_lake.udfs.storage.fingerprint import Marks, compare, mark
-from kafka_log_lake.udfs.storage.store import canonical, is_object_store
+from kafka_log_lake.udfs.storage.fingerprint import FileMatch, compare_fingerprint, mark
+from kafka_log_lake.udfs.storage.store import canonical_uri, is_object_store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +49,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Options, read: TableRead) -> None:
         for path in options.path:
-            if is_object_store(canonical(path)):
+            if is_object_store(canonical_uri(path)):
                 raise UserError(
                     f"{path} can't be read as a stream, which follows the headers of local files: "
                     "read it with spark.read, or follow it with decode --watch"
@@ -248,7 +248,7 @@ def _holds(folder: Sequence[Segment], place: StreamPosition) -> bool:
     if segment.length <= place.position or not place.marks:
         return segment.length >= place.position
     with opened(segment) as source:
-        return compare(source, place.marks) is Marks.SAME
+        return compare_fingerprint(source, place.marks) is FileMatch.SAME
 
 
 def _by_offset(folder: Sequence[Segment], before: StreamPosition, failfast: bool) -> StreamPosition:

@@ -28,7 +28,7 @@ from kafka_log_lake.udfs.format.index_tables import (
 from kafka_log_lake.udfs.format.schema import Table
 from kafka_log_lake.udfs.indexes import files
 from kafka_log_lake.udfs.indexes.files import LEADER_EPOCH_FILE, broker_file, decode_content
-from kafka_log_lake.udfs.storage.byte_source import local_path, reason_of
+from kafka_log_lake.udfs.storage.byte_source import path_of_uri, reason_of
 from kafka_log_lake.udfs.storage.regular_file import MOST_INDEX_BYTES, read_regular
 from kafka_log_lake.udfs.storage.store import open_store
 
@@ -102,7 +102,7 @@ def _rows(log: Log, stems: set[str]) -> Iterator[tuple[Table, Row]]:
 
 def _contents(partition_dir: str, stems: set[str]) -> Iterator[tuple[str, bytes, str | None]]:
     """Yields (name, content, None), or (name, b"", why it can't be read), of a folder's files; sorted."""
-    folder = local_path(partition_dir)
+    folder = path_of_uri(partition_dir)
     if folder is not None:
         yield from _local_contents(folder, stems)
         return

@@ -54,8 +54,8 @@ from kafka_log_lake.pipelines.views.register import PermanentViews, register_in_
 from kafka_log_lake.udfs.format import schema
 from kafka_log_lake.udfs.format.report_tables import RUNS
 from kafka_log_lake.udfs.spark.protocol import StageOptions
-from kafka_log_lake.udfs.storage.fingerprint import Marks
-from kafka_log_lake.udfs.storage.store import canonical
+from kafka_log_lake.udfs.storage.fingerprint import FileMatch
+from kafka_log_lake.udfs.storage.store import canonical_uri
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ _BIG_CONTENT = 2**26
 
 
 # Table of fingerprint.TO_CHECK_SCHEMA -> the result of each row
-CheckFiles = Callable[[pa.Table], list[Marks]]
+CheckFiles = Callable[[pa.Table], list[FileMatch]]
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def refuse_lake_in_source(address: str, sources: Sequence[str]) -> None:
             folder = os.path.realpath(path)
             if os.path.commonpath([folder, os.path.realpath(address)]) == folder:
                 raise UserError(f"--lake {address} lies in --source {source}: choose a folder outside it")
-        if path is None and f"{address}/".startswith(f"{canonical(source).rstrip('/')}/"):
+        if path is None and f"{address}/".startswith(f"{canonical_uri(source).rstrip('/')}/"):
             raise UserError(f"--lake {address} lies in --source {source}: choose a folder outside it")
 
 

@@ -29,7 +29,7 @@ from kafka_log_lake.udfs.batches.account import NO_WITNESSES, Unseen
 from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS
 from kafka_log_lake.udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS
 from kafka_log_lake.udfs.spark.protocol import StageOptions
-from kafka_log_lake.udfs.storage.byte_source import FileSource, SourceError, local_path
+from kafka_log_lake.udfs.storage.byte_source import FileSource, SourceError, path_of_uri
 
 _FIELDS = ("log_start_offset", "recovery_point", "high_watermark")  # of the table checkpoints
 
@@ -69,7 +69,7 @@ def tails_of(rows: pa.Table) -> Tails:
 
 def _claimed(row: Mapping[str, Any]) -> tuple[int, int] | None:
     """Reads the offsets that a segment's incomplete last batch claims; None where they can't be read."""
-    path = local_path(row["segment"])
+    path = path_of_uri(row["segment"])
     if path is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What Kafka's ``DumpLogSegments`` prints of a broker's files, and what it leaves out.
+"""Prints what Kafka's ``DumpLogSegments`` prints of a broker's files, and what it leaves out.
 
 payloads        the tool's decoders of keys and values
 log_text        batches and records -> lines, most of them by a kernel (kernels.log_lines)

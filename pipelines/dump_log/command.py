@@ -1,4 +1,4 @@
-"""``kafka-log-lake dump FILE...``: the text of Kafka's ``kafka-dump-log.sh``, the same lines.
+"""``kafka-log-lake dump FILE...``: prints the same lines as Kafka's ``kafka-dump-log.sh``.
 
 Needs no Java and no lake, writes nothing. What the tool leaves out comes with ``--more``, objects with
 ``--json``.
@@ -53,8 +53,8 @@ class _Dump:
         topics = [topic for name, topic in payloads.TOPIC_OF.items() if options[name]]
         if len(topics) > 1:
             raise UserError("one decoder of an internal topic can be given, not two")
-        given = options["key_decoder_class"] or options["value_decoder_class"]
-        contents = bool(options["print_data_log"] or topics or given)
+        has_decoder = options["key_decoder_class"] or options["value_decoder_class"]
+        contents = bool(options["print_data_log"] or topics or has_decoder)
         self._prints = log_text.Prints(
             records=contents or options["deep_iteration"] or self._json,
             contents=contents,
@@ -65,7 +65,7 @@ class _Dump:
             topic=topics[0] if topics else None,
             max_batch_uncompressed=limit,
         )
-        self.found = index_text.Found()
+        self.found = index_text.IndexProblems()
         self._index_text = index_text.IndexText(
             self.found,
             sanity_only=options["index_sanity_check"],
@@ -76,11 +76,11 @@ class _Dump:
 
     @property
     def prints_all(self) -> bool:
-        """Whether damage ends nothing."""
+        """Returns whether printing goes on after damage."""
         return bool(self._more or self._json)
 
     def dump(self, path: str) -> bool:
-        """Prints a file; whether it is one that is known by its name. Raises Refused and OSError."""
+        """Prints a file; returns whether its name is known. Raises Refused, OSError or SourceError."""
         from kafka_log_lake.udfs.indexes.files import DELETED, broker_file
 
         name = os.path.basename(path).removesuffix(DELETED)
@@ -148,7 +148,7 @@ def _decoder(make: Any, option: str, name: str | None) -> Any:
 
 
 def _heading(path: str) -> str:
-    """What the tool prints of a file's name. Raises Refused where it fails."""
+    """Returns what the tool prints of a log's or snapshot's name. Raises Refused where the tool fails."""
     from kafka_log_lake.pipelines.dump_log.index_text import base_of
     from kafka_log_lake.udfs.decoder.kafka_reader import Refused
     from kafka_log_lake.udfs.indexes.kraft_snapshot import BOOTSTRAP, snapshot_id
@@ -165,7 +165,7 @@ def _heading(path: str) -> str:
 
 
 def _logs_in(folder: str) -> list[str]:
-    """The ``.log`` and ``.log.deleted`` files of a folder, by name. Raises a UserError without any."""
+    """Lists the ``.log`` and ``.log.deleted`` files of a folder by name. Raises a UserError without any."""
     found = sorted(name for name in os.listdir(folder) if name.endswith((LOG, DELETED_SUFFIX)))
     if not found:
         raise UserError(f"{folder} has no .log or .log.deleted file")
@@ -173,12 +173,12 @@ def _logs_in(folder: str) -> list[str]:
 
 
 def _object(path: str, fields: dict[str, Any]) -> bytes:
-    """A line of JSON. Bytes of a path that are no UTF-8 become the escapes of lone surrogates."""
+    """Returns a line of JSON. Bytes of a path that are not UTF-8 become escapes of lone surrogates."""
     return json.dumps({"file": path, **fields}, ensure_ascii=False).encode(errors="backslashreplace")
 
 
 def _write(piece: Any) -> None:
-    """Writes text as it is; on a terminal what could drive it is escaped."""
+    """Writes text as it is; on a terminal, control characters are escaped."""
     if sys.stdout.isatty():
         lines = bytes(piece).decode(errors="replace").split("\n")
         sys.stdout.write("\n".join(map(printable, lines)))

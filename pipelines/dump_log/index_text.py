@@ -1,4 +1,4 @@
-"""Indexes, producer snapshots and checkpoint files -> the lines of Kafka's tool, and what it finds wrong."""
+"""Prints indexes, producer snapshots and checkpoints as Kafka's tool does, with what it finds wrong."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ Pairs = dict[str, list[tuple[int, int]]]
 
 
 @dataclass
-class Found:
-    """What the tool finds wrong: by file, pairs of what the index says and what the log has.
+class IndexProblems:
+    """Problems that the tool finds: by file, pairs of what the index says and what the log has.
 
     refused: why producer snapshots are not read.
     """
@@ -54,7 +54,7 @@ class Found:
     gaps: Pairs = field(default_factory=dict)
 
     def lines(self) -> Iterator[str]:
-        """What the tool prints at the end, on standard error. It has the newest of some first."""
+        """Yields what the tool prints at the end, on standard error; of some kinds the newest first."""
         yield from self.refused
         for path, pairs in self.offsets.items():
             yield f"Mismatches in :{path}"
@@ -75,16 +75,16 @@ class Found:
 
 @dataclass(frozen=True)
 class IndexText:
-    """How indexes are printed. found: where what is wrong is noted."""
+    """Prints indexes, snapshots and checkpoint files; notes problems in ``found``."""
 
-    found: Found
+    found: IndexProblems
     sanity_only: bool = False
     verify_only: bool = False
     max_message_size: int = MAX_MESSAGE_SIZE
     max_batch_uncompressed: int = MAX_BATCH_UNCOMPRESSED
 
     def lines(self, path: str) -> Iterator[str]:
-        """The lines of a file, by the end of its name. Raises Refused where the tool fails, and OSError."""
+        """Yields the lines of a file, by its name's end. Raises Refused where the tool fails, and OSError."""
         name = os.path.basename(path).removesuffix(DELETED)
         data = read_regular(path, MOST_INDEX_BYTES)
         if name.endswith(TIME_INDEX):
@@ -141,9 +141,16 @@ class IndexText:
                 before = timestamp
 
     def _verify_time(
-        self, path: str, log: _Log, index: np.ndarray, relative: int, base: int, timestamp: int, before: int
+        self,
+        path: str,
+        log: _Log,
+        index: np.ndarray,
+        relative: int,
+        base: int,
+        timestamp: int,
+        before: int,
     ) -> None:
-        """Notes where an entry of a time index and the batch that it names disagree."""
+        """Notes if an entry of a time index and the batch that it names disagree."""
         offset, where = base + relative, os.path.abspath(path)
         position = _lookup(index, relative)
         if not 0 <= position <= log.length:  # where the tool fails, it reads a part of the log from there on
@@ -182,7 +189,7 @@ def _stem(path: str) -> str:
 
 
 def base_of(path: str) -> int:
-    """The offset in a file's name. Raises Refused where there is none."""
+    """Returns the base offset in a file's name. Raises Refused if there is none."""
     stem = _stem(path)
     if not (stem.isascii() and stem.isdigit()):
         raise Refused(f"its name begins with {stem!r}, not with a base offset")
@@ -190,13 +197,13 @@ def base_of(path: str) -> int:
 
 
 def log_of(path: str) -> str:
-    """The segment next to an index; of an index that is about to be deleted, the segment that is so too."""
+    """Returns the path of the segment next to an index; for ``.deleted`` ones the ``.log.deleted`` file."""
     name = f"{_stem(path)}.log{DELETED if path.endswith(DELETED) else ''}"
     return os.path.join(os.path.dirname(path), name)
 
 
 def _lookup(index: np.ndarray, relative: int) -> int:
-    """The position of the last entry (OFFSET_ENTRY[n]) at or before a relative offset; 0 without one."""
+    """Returns the position of the last OFFSET_ENTRY at or before a relative offset; 0 without one."""
     place = int(np.searchsorted(index["offset"], relative, side="right")) - 1
     return int(index["position"][place]) if place >= 0 else 0
 
@@ -231,13 +238,13 @@ def _transactions(data: bytes) -> Iterator[str]:
 
 
 def _decrement(sequence: int, by: int) -> int:
-    """Kafka's ``decrementSequence``: before 0 comes 2^31-1."""
+    """Subtracts from a sequence as Kafka's ``decrementSequence``: before 0 comes 2^31-1."""
     found = sequence - by if sequence >= by else _MOST - (by - sequence) + 1
     return ((found + _MOST + 1) & 0xFFFFFFFF) - _MOST - 1
 
 
 def _checkpoint(name: str, data: bytes) -> Iterator[str]:
-    """The tool knows none of these files: a line an entry."""
+    """Yields one line per entry of a checkpoint file, which the tool does not know. Raises Refused."""
     is_epochs = name == LEADER_EPOCH_FILE
     for row in (leader_epochs(data) if is_epochs else offset_checkpoint(data)).to_pylist():
         if row["entry"] is None:
@@ -255,7 +262,7 @@ class _Batch(NamedTuple):
 
 
 class _Log:
-    """The segment next to an index, read by its headers."""
+    """Reads the batch headers of the segment next to an index."""
 
     def __init__(self, path: str) -> None:
         self._source = FileSource(path)
@@ -265,7 +272,7 @@ class _Log:
         self._source.close()
 
     def batch_at(self, position: int, most: int) -> _Batch | None:
-        """The batch at a position, of ``most`` bytes at most; None where the tool finds none."""
+        """Returns the batch at a position, of at most ``most`` bytes; None where the tool finds none."""
         end = min(self.length, position + most)
         if position < 0 or position >= end - f.HEADER_UP_TO_MAGIC:
             return None
@@ -284,14 +291,14 @@ class _Log:
         return _Batch(position, length + f.LOG_OVERHEAD, offset)
 
     def first_reaching(self, offset: int, position: int) -> _Batch | None:
-        """The first batch from a position on whose last offset is not below ``offset``."""
+        """Returns the first batch from a position on whose last offset is ``offset`` or higher; else None."""
         batch = self.batch_at(position, self.length)
         while batch is not None and batch.last_offset < offset:
             batch = self.batch_at(batch.position + batch.size, self.length)
         return batch
 
     def newest_timestamp(self, batch: _Batch, limit: int) -> int:
-        """The highest timestamp of the records of a batch, -1 without any."""
+        """Returns the highest timestamp of the records of a batch, ms; -1 without any."""
         newest = f.NO_TIMESTAMP
         range_ = Range(batch.position + batch.size, batch.position)
         decoder = LenientDecoder(self._source, range_, columns=("timestamp_ms",), content_crc=False)

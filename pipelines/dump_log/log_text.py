@@ -1,4 +1,4 @@
-"""A segment or a snapshot -> the lines of Kafka's tool, in pieces of bytes.
+"""Prints a segment or a snapshot as the lines of Kafka's tool, in pieces of bytes.
 
 Records of sound batches become lines in a kernel, a group at a time. Batches at fault, control batches and
 records of internal topics are read one by one (``kafka_reader``).
@@ -45,7 +45,7 @@ _NO_ROWS = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Prints:
-    """What is printed.
+    """The parts of a log to print.
 
     records: those of batches, too. contents: keys and values, decoded by key_kind and value_kind, or as
     records of an internal topic. metadata: what is known of a record besides them. more: what the tool does
@@ -68,7 +68,7 @@ class Prints:
 
     @property
     def is_decoded(self) -> bool:
-        """Whether keys and values are printed as other than the text that their bytes are."""
+        """Returns whether keys and values are decoded, not printed as the text of their bytes."""
         return bool(self.topic) or (self.key_kind, self.value_kind) != (STRING, STRING)
 
     @property
@@ -144,7 +144,7 @@ class LogText:
             begin = at + 1
 
     def _read_alone(self, batches: np.ndarray, is_chunked: bool, no_columns: bool) -> np.ndarray:
-        """bool[n]: batches whose records are read one by one."""
+        """Returns bool[n]: which batches have their records read one by one."""
         odd = batches["fault"] != 0
         odd |= batches["codec"] > f.CODEC_ZSTD
         if not self.prints.records:
@@ -161,7 +161,7 @@ class LogText:
     def _rows(
         self, records: pa.RecordBatch | None, of: tuple[SegmentDecoder, np.ndarray] | None
     ) -> k.Rows | None:
-        """The columns of a group; None without any, and where a key or a value can't be decoded."""
+        """Returns a group's columns for the kernel; None without records, or if one can't be decoded."""
         if records is None or self.prints.topic:
             return None
         keys = texts_of(records.column("key"), self.prints.key_kind)
@@ -268,7 +268,7 @@ class LogText:
 
 
 def _details(record: Record | Message, more: bool) -> bytes:
-    """What only magic 2 has, or only the others."""
+    """Returns the end of a record's metadata: sequence and headers of magic 2, else isValid and crc."""
     if isinstance(record, Message):
         return f" isValid: {'true' if record.is_valid else 'false'} crc: {record.crc}}}".encode()
     names = b",".join(name for name, _ in record.headers)
@@ -279,13 +279,13 @@ def _details(record: Record | Message, more: bool) -> bytes:
 
 
 def _damage_line(damage: Damage) -> bytes:
-    """A damaged range: where it is, and why."""
+    """Returns the line of a damaged range: where it is, and why."""
     where = f"position: {damage.position} size: {damage.size} nextPosition: {damage.next_position}"
     return f"damage: {damage.reason} {where} detail: {damage.detail}\n".encode()
 
 
 def _text(data: np.ndarray | bytes) -> np.ndarray:
-    """uint8: bytes as the JVM writes them: bytes that are not UTF-8 are U+FFFD."""
+    """Returns uint8[n]: the bytes as the JVM writes them, with U+FFFD for what is not UTF-8."""
     raw = np.frombuffer(data, dtype=np.uint8)
     ends = pa.py_buffer(np.array([0, len(raw)], dtype=np.int32))
     try:

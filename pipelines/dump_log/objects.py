@@ -43,7 +43,7 @@ _ENTRY_KINDS = {
 
 
 def log_objects(source: ByteSource, length: int, prints: Prints) -> Iterator[Object]:
-    """The objects of a segment or a snapshot, in the order of its bytes; damage ends nothing."""
+    """Yields the objects of a segment or a snapshot, in the order of its bytes; goes on after damage."""
     decoder = SegmentDecoder(
         source,
         Range(length),
@@ -93,7 +93,7 @@ def _records(records: pa.RecordBatch | None, parse: Parse | None) -> Iterator[Ob
 def _parsed(
     parse: Parse | None, offset: int, key: Any, value: Any, control_type: str | None = None
 ) -> Object:
-    """What the decoders make of a key and a value, as text."""
+    """Returns the decoded key and value as text, or the error; {} without decoder and for control records."""
     if parse is None or control_type is not None:
         return {}
     try:
@@ -105,7 +105,7 @@ def _parsed(
 
 
 def _unproven(source: ByteSource, e: Any, limit: int, parse: Parse | None) -> Iterator[Object]:
-    """What can be read of a batch whose checksum is wrong: any byte of it may be."""
+    """Yields the records that can be read of a batch with a wrong checksum; any byte of it may be wrong."""
     content = np.empty(int(e["size"]), dtype=np.uint8)
     source.read_into(int(e["position"]), content)
     try:
@@ -144,7 +144,7 @@ def _damage(damage: Damage) -> Object:
 
 
 def entry_objects(path: str | os.PathLike[str]) -> Iterator[Object]:
-    """The objects of an index, a producer snapshot or a checkpoint file. Raises ValueError and OSError."""
+    """Yields the objects of an index, a producer snapshot or a checkpoint. Raises ValueError and OSError."""
     found = broker_file(os.fspath(path).removesuffix(DELETED))
     kind = _ENTRY_KINDS.get(found.kind, "checkpoint") if found else "entry"
     for batch in decode_broker_file(path):

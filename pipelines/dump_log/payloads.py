@@ -39,14 +39,14 @@ Parse = Callable[[int, bytes | None, bytes | None], Contents]
 
 
 class Decoder(NamedTuple):
-    """kind: how bytes are printed. note: what the tool prints of a name that is deprecated."""
+    """A decoder of keys or values. kind: how bytes are printed. note: printed if its name is deprecated."""
 
     kind: str
     note: str | None = None
 
 
 def decoder(name: str) -> Decoder:
-    """The decoder of a name: string, long, integer, bytes, or a class of Kafka. Raises ValueError."""
+    """Returns the decoder of a name: string, long, integer, bytes, or a class of Kafka. Raises ValueError."""
     if name in (STRING, LONG, INTEGER, BYTES):
         return Decoder(name)
     for package in (_PACKAGE, _OLD_PACKAGE):
@@ -60,7 +60,7 @@ def decoder(name: str) -> Decoder:
 
 
 def decoded(kind: str, data: bytes) -> bytes:
-    """The text of bytes. Raises Refused where they are too few for a number."""
+    """Returns bytes as text by their kind. Raises Refused if they are too few for a number."""
     if kind == STRING:
         return data
     if kind == BYTES:
@@ -72,7 +72,7 @@ def decoded(kind: str, data: bytes) -> bytes:
 
 
 def plain_parse(key_kind: str, value_kind: str) -> Parse:
-    """Key and value of any topic."""
+    """Returns a parser that prints keys and values by their kinds, for any topic."""
 
     def parse(offset: int, key: bytes | None, value: bytes | None) -> Contents:
         return (
@@ -84,7 +84,7 @@ def plain_parse(key_kind: str, value_kind: str) -> Parse:
 
 
 def texts_of(column: pa.Array, kind: str) -> Texts | None:
-    """A column of binary[n] as it is printed; None where a value of it can't be."""
+    """Converts binary[n] to the texts to print; None if a value is too short for a number."""
     validity, starts, data = column.buffers()
     offsets = np.frombuffer(starts, dtype=np.int32, count=len(column) + 1, offset=4 * column.offset)
     raw = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, dtype=np.uint8)
@@ -109,7 +109,7 @@ def texts_of(column: pa.Array, kind: str) -> Texts | None:
 
 
 def fixed(array: np.ndarray) -> np.ndarray:
-    """The array, read-only: a kernel is compiled for each kind of array that it is given."""
+    """Returns a read-only view: a kernel is compiled again for each kind of array that it gets."""
     array = array.view()
     array.flags.writeable = False
     return array
@@ -145,12 +145,12 @@ def _value(record: InternalRecord) -> str:
 
 
 def metadata_type(name: str) -> str:
-    """The constant of Kafka's ``MetadataRecordType``: FEATURE_LEVEL_RECORD for FeatureLevelRecord."""
+    """Returns the constant of Kafka's ``MetadataRecordType``: FEATURE_LEVEL_RECORD for FeatureLevelRecord."""
     return re.sub(r"(?<!^)([A-Z])", r"_\1", name).upper()
 
 
 def _values(topic: str, place: str, text_of: Callable[[InternalRecord], str]) -> Parse:
-    """Of a topic without keys. place: the tool's words for an offset. text_of: may raise ValueError."""
+    """Returns a parser for a topic without keys. place: precedes an offset. text_of: may raise ValueError."""
     read = record_reader(topic)
 
     def parse(offset: int, key: bytes | None, value: bytes | None) -> Contents:
@@ -186,7 +186,7 @@ TOPIC_OF = {
 
 
 def topic_parse(topic: str) -> Parse:
-    """Key and value of the records of an internal topic."""
+    """Returns a parser that prints keys and values of an internal topic's records."""
     if topic == "__cluster_metadata":
         return _values(topic, "", _cluster_metadata)
     if topic == "__remote_log_metadata":
@@ -212,7 +212,7 @@ def _reader(name: str) -> Reader:
 
 
 def control_text(key: bytes | None, value: bytes | None) -> bytes:
-    """What is printed behind the metadata of a control record. Raises Refused where the tool fails."""
+    """Returns what is printed after the metadata of a control record. Raises Refused where the tool fails."""
     if key is None or len(key) < f.CONTROL_KEY_SIZE:
         raise Refused("a control record whose key has no type")
     if key[0] & 0x80:
@@ -249,7 +249,7 @@ _ESCAPED = re.compile(r"\\\\|\\u00[0-9a-f]{2}")
 
 
 def jackson(fields: Any) -> str:
-    """No blanks, escapes with capital digits, and none of the tagged fields that Kafka does not know."""
+    """Returns JSON as Jackson writes it: no blanks, escapes with capital digits, no unknown tagged fields."""
     if isinstance(fields, dict):
         parts = (f"{_encode(k)}:{jackson(v)}" for k, v in fields.items() if k != UNKNOWN_TAGS)
         return "{" + ",".join(parts) + "}"
@@ -264,7 +264,7 @@ def jackson(fields: Any) -> str:
 
 
 def java_double(number: float) -> str:
-    """As ``Double.toString`` of Java 19 and later writes it; NaN and the like in quotes, as Jackson does."""
+    """Formats a number as ``Double.toString`` of Java 19 and later; NaN and infinity in quotes."""
     if not math.isfinite(number):
         return '"NaN"' if math.isnan(number) else f'"{"-" if number < 0 else ""}Infinity"'
     if number == 0 or 1e-3 <= abs(number) < 1e7:
@@ -318,7 +318,7 @@ def _segment_rest(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_remote(name: str, value: dict[str, Any]) -> None:
-    """Raises ValueError for what the constructor of Kafka's class refuses, in its order and words."""
+    """Raises ValueError for what the constructor of Kafka's class refuses, in its order and wording."""
     if name == "RemotePartitionDeleteMetadataRecord":
         if not 0 <= value["remotePartitionDeleteState"] < len(_PARTITION_STATES):
             raise ValueError("null")  # of an exception without a message
@@ -345,7 +345,7 @@ def _bad_offsets(start: int, end: int) -> list[tuple[bool, str]]:
 
 
 def remote_metadata_text(name: str, value: dict[str, Any]) -> str:
-    """name: of the message; value: its fields, as ``udfs.values`` reads them.
+    """Formats a record as Kafka's ``toString``. name: of the message; value: fields from ``udfs.values``.
 
     Raises ValueError where Kafka's class can't be made of them.
     """

@@ -97,10 +97,23 @@ def check_session(spark: object) -> None:
 
 
 def get_session(settings: Running | None = None, *, only_plans: bool = False) -> SparkSession:
-    """The active session, or a new one. It can open Delta tables, and its Python workers find this project.
+    """Returns the active session of Spark, or starts one.
 
+    It can open Delta tables, and its Python workers find this project.
+
+    Parameters
+    ----------
+    settings: ``cores`` (None: all) and ``driver_memory`` of a session that is started here; None: the
+        defaults.
     only_plans: whether the JVM processes no rows itself, so that it should start fast rather than run fast.
-    Raises a UserError without a supported Java or without Delta.
+
+    Returns
+    -------
+    SparkSession. One that was active keeps its settings; it is the caller's to stop.
+
+    Raises
+    ------
+    UserError: there is no supported Java, or Spark has no Delta Lake.
     """
     spark = SparkSession.getActiveSession()
     if spark is None and is_elsewhere():

@@ -1,4 +1,4 @@
-"""``kafka-log-lake find PATH``: records that match, straight from log segments. Needs no Java and no lake.
+"""``kafka-log-lake find PATH``: prints the records of log segments that match. Needs no Java and no lake.
 
 Uses the listing and the decoder of ``decode_batches``, in worker processes on all cores. Writes nothing.
 """
@@ -31,7 +31,7 @@ from kafka_log_lake.pipelines.engine.run_command import run_command
 from kafka_log_lake.pipelines.find.copies import Copies
 from kafka_log_lake.pipelines.find.output import MoreFields, Table, Write, write_lines, writer_of
 from kafka_log_lake.pipelines.find.request import Request, make_request
-from kafka_log_lake.pipelines.find.search import Search
+from kafka_log_lake.pipelines.find.search import LogSearch
 from kafka_log_lake.pipelines.find.unsearched import Unsearched, check_partitions, known_partitions
 from kafka_log_lake.pipelines.listing.list_segments import TopicFilter, no_segments_error
 from kafka_log_lake.pipelines.listing.uris import is_named, parse_source, resolve
@@ -43,18 +43,18 @@ _SHOWN = 20
 _OF_SEGMENTS = ("follow_symlinks", "include_swap", "include_deleted", "max_batch_uncompressed")
 
 
-def search(settings: Settings, request: Request, topic: str | None = None) -> Search | LakeSearch:
-    """The search over all segments of ``settings.source``, or over ``settings.lake``.
+def search(settings: Settings, request: Request, topic: str | None = None) -> LogSearch | LakeSearch:
+    """Returns the search over all segments of ``settings.source``, or over ``settings.lake``.
 
-    topic: of the segments of a folder whose name does not tell it; the request has their partition. Raises a
-    UserError if there is no segment, or no lake.
+    topic: the topic of segments whose folder's name does not tell it; the request has their partition.
+    Raises a UserError if there is no segment, or no lake.
     """
     if settings.lake is not None:
         if settings.source or topic is not None:
             raise UserError("find reads log segments or a lake: PATH and --topic do not go with --lake")
-        given = [name for name in _OF_SEGMENTS if getattr(settings, name) != getattr(Settings, name)]
-        if given:
-            raise UserError(f"{', '.join(map(option, given))}: only for segments, not for --lake")
+        refused = [name for name in _OF_SEGMENTS if getattr(settings, name) != getattr(Settings, name)]
+        if refused:
+            raise UserError(f"{', '.join(map(option, refused))}: only for segments, not for --lake")
         try:
             from kafka_log_lake.pipelines.find.lake_search import (
                 LakeSearch,  # loads DuckDB, which segments do not need
@@ -74,7 +74,9 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Se
         from kafka_log_lake.pipelines.recover.sides import SidesOfCopies  # few searches need it
 
         copies = SidesOfCopies(settings)
-    settings = dataclasses.replace(settings, source=tuple(parse_source(one).path for one in settings.source))
+    settings = dataclasses.replace(
+        settings, source=tuple(parse_source(source).path for source in settings.source)
+    )
     partition = _named_partition(request) if topic is not None else None
     listing = list_sources(settings, topic=topic, partition=partition, may_be_empty=True)
     roots = tuple(resolve(settings.source).folders)
@@ -83,7 +85,7 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Se
     if not known:
         raise no_segments_error(settings.source, listing)
     check_partitions(known, request)
-    looked = Search(
+    looked = LogSearch(
         request=request,
         listing=listing,
         topics=topics,
@@ -97,8 +99,8 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Se
     return looked
 
 
-def _registry(looked: Search | LakeSearch, settings: Settings) -> Registry:
-    """The schemas of the logs or the lake, and those that options name."""
+def _registry(looked: LogSearch | LakeSearch, settings: Settings) -> Registry:
+    """Returns the schemas of the logs or the lake, joined with those that options name."""
     from kafka_log_lake.pipelines.typed.sources import (
         read_sources,  # loads decoders, which other searches do not need
     )
@@ -135,26 +137,50 @@ def find(
     on_unsearched: Callable[[Unsearched], None] | None = None,
     **conditions: Any,
 ) -> Iterator[pa.RecordBatch]:
-    """The records that match, as Arrow record batches, in the order of the log within a partition.
+    """Yields the records that match, in the order of the log within a partition, in worker processes.
 
+    Parameters
+    ----------
     path: log directory, partition folder, ``.log`` file or glob, or several; of brokers' disks with names,
-    "NAME=PATH", the columns of ``finding.copies`` say whose record it is. lake: searched in place of path;
-    it needs the wheel's extra. topics, exclude_topics: regular expressions for the whole name. topic: of the
-    segments, where the name of their folder does not tell it; with ``partition=``. committed: only what a
-    READ_COMMITTED consumer gets. conditions: the options of the command by their names: ``key=``,
-    ``value_contains=``, ``not_header=``; a value or a list of values, as text or as bytes. limit: the most
-    matches. only: the "first" or "last" match of each partition, or ``limit`` of them. context: records
-    before and after each match; the column ``is_match`` marks the matches. superseded: adds a column of this
-    name: whether a later record of the key follows in the log; null where that is not known.
-    trust_partitioner, include_deleted, cores, max_batch_uncompressed (bytes): as in the command.
-    on_unsearched: called at the end with each range that could not be searched; None: a DamageWarning. Raises
-    a UserError for a wrong value, and if the path has no segment.
+        "NAME=PATH", further columns say whose record it is.
+    lake: searched in place of path; it needs the wheel's extra. None: path.
+    topics, exclude_topics: regular expressions for the whole name of a topic; None: all topics, none
+        excluded.
+    topic: topic of the segments where the name of their folder does not tell it; with ``partition=``.
+    committed: whether only what a READ_COMMITTED consumer gets is searched.
+    limit: the most matches; None: all.
+    only: "first" or "last": that match of each partition, or ``limit`` of them; None: all.
+    trust_partitioner: whether partitions that Kafka's partitioner would not give the key are skipped.
+    context: records before and after each match; above 0 the column ``is_match`` marks the matches.
+    superseded: whether to add the column ``superseded``: whether a later record of the key follows in the
+        log; null where that is not known.
+    include_deleted: whether ``.log.deleted`` files and folders -delete, -stray and -future are read; None:
+        no.
+    cores: worker processes; None: all cores.
+    max_batch_uncompressed: bytes; a batch that decompresses to more is not searched. None: 256 MiB.
+    on_unsearched: called at the end with each range that could not be searched; None: a DamageWarning for
+        each.
+    conditions: the options of the command by their names: ``key=``, ``value_contains=``, ``not_header=``; a
+        value or a list of values, as text or as bytes. All of them must hold.
+
+    Returns
+    -------
+    Iterator of pa.RecordBatch. The search begins when the first one is asked for; without a match there may
+    be none.
+
+    Raises
+    ------
+    UserError: a wrong value, an unknown condition, no segment in the path, or no lake.
+
+    Source of the rule
+    ------------------
+    ``udfs.batches.transactions`` (committed), ``udfs.batches.account`` (what could not be searched).
     """
     sources = (os.fspath(path),) if isinstance(path, str | os.PathLike) else tuple(path)
     named: dict[str, Any] = {"topics": topics, "exclude_topics": exclude_topics, "cores": cores}
     named |= {"max_batch_uncompressed": max_batch_uncompressed, "lake": lake}
     named["include_deleted"] = include_deleted
-    settings = Settings(source=sources, **{name: one for name, one in named.items() if one is not None})
+    settings = Settings(source=sources, **{name: value for name, value in named.items() if value is not None})
     others = {"committed": committed, "limit": limit, "only": only, "trust_partitioner": trust_partitioner}
     others |= {"context": context, "superseded": superseded}
     looked = search(settings, make_request(conditions, **others), topic)
@@ -166,18 +192,18 @@ def find(
             on_unsearched(one)
 
 
-def text_of(one: Unsearched) -> str:
-    """A range that could not be searched, in one line, with the offsets that may be in it."""
-    damage = one.damage
+def text_of(unsearched: Unsearched) -> str:
+    """Describes what could not be searched in one line, with the offsets that may be in it."""
+    damage = unsearched.damage
     if damage is None:
-        return f"{one.name} could not be searched: {one.why}{one.held}"
+        return f"{unsearched.name} could not be searched: {unsearched.why}{unsearched.held}"
     offsets = "no offset is missing there"
     if damage.first_lost is not None:
         last = "the end of the log" if damage.last_lost is None else f"{damage.last_lost}"
         offsets = f"offsets {damage.first_lost} to {last} may be in it"
     size = counted_noun(damage.size, "byte")
     place = f"{size} at byte {damage.position} of {damage.segment.rpartition('/')[2]}"
-    return f"{one.name}: {place} could not be searched ({damage.reason}): {offsets}{one.held}"
+    return f"{unsearched.name}: {place} could not be searched ({damage.reason}): {offsets}{unsearched.held}"
 
 
 def run(
@@ -197,7 +223,7 @@ def run(
     superseded: bool = False,
     **conditions: Any,
 ) -> None:
-    """Prints or writes the matches. Raises NotFound without any; NotAllSearched if damage may hide some."""
+    """Prints or writes the matches. Raises NotFound without any, NotAllSearched if damage may hide some."""
     if first and last:
         raise UserError("give --first or --last, not both")
     if typed and format != "json":
@@ -216,7 +242,7 @@ def run(
     if (settings.schemas or settings.registry) and not (typed or request.looks_into_values):
         raise UserError("--schemas and --registry are for --typed and --json PATH=VALUE: add one of them")
     looked = search(dataclasses.replace(settings, source=(*path, *settings.source)), request, topic)
-    if output is not None and isinstance(looked, Search):
+    if output is not None and isinstance(looked, LogSearch):
         _check_output(output, looked)
     with replaced_file(output, "--output") if output else nullcontext(sys.stdout.buffer) as file:
         if count:
@@ -229,13 +255,13 @@ def run(
     _report(looked)
 
 
-def _check_output(output: str, looked: Search) -> None:
-    """Raises a UserError for a file that is a segment."""
+def _check_output(output: str, looked: LogSearch) -> None:
+    """Raises a UserError if the output file is one of the segments."""
     if f"file://{os.path.realpath(output)}" in looked.listing.segments.column("segment").to_pylist():
         raise UserError(f"--output: {output} is a segment, and is not overwritten")
 
 
-def _typed_fields(looked: Search | LakeSearch, settings: Settings) -> MoreFields:
+def _typed_fields(looked: LogSearch | LakeSearch, settings: Settings) -> MoreFields:
     from kafka_log_lake.pipelines.find.typed import (
         TypedValues,  # loads decoders, which other searches do not need
     )
@@ -243,7 +269,7 @@ def _typed_fields(looked: Search | LakeSearch, settings: Settings) -> MoreFields
     return TypedValues(looked.sample, looked.registry or _registry(looked, settings)).fields
 
 
-def _writer(kind: str, output: str | None, looked: Search | LakeSearch, more: MoreFields | None) -> Write:
+def _writer(kind: str, output: str | None, looked: LogSearch | LakeSearch, more: MoreFields | None) -> Write:
     if kind != "table":
         return writer_of(kind, looked.schema, more)
     is_terminal = output is None and sys.stdout.isatty()
@@ -252,8 +278,8 @@ def _writer(kind: str, output: str | None, looked: Search | LakeSearch, more: Mo
     return partial(write_lines, lines=table.lines)
 
 
-def _report(looked: Search | LakeSearch) -> None:
-    """Says what could not be searched. Raises NotFound or NotAllSearched without a match."""
+def _report(looked: LogSearch | LakeSearch) -> None:
+    """Logs what could not be searched. Raises NotFound or NotAllSearched if nothing matched."""
     for one in looked.unsearched[:_SHOWN]:
         log.warning("%s", text_of(one))
     if len(looked.unsearched) > _SHOWN:
@@ -265,7 +291,7 @@ def _report(looked: Search | LakeSearch) -> None:
     if looked.passed_over:
         others = counted_noun(looked.passed_over, "partition")
         searched += f", {others} skipped because of --trust-partitioner"
-    if isinstance(looked, Search) and looked.without:
+    if isinstance(looked, LogSearch) and looked.without:
         searched += f"; {first_names(looked.without, 3)}"
     if looked.unsearched:
         ranges = counted_noun(len(looked.unsearched), "range")

@@ -1,4 +1,4 @@
-"""Conditions on records, each evaluated over whole Arrow columns.
+"""Defines the conditions on records, each evaluated over whole Arrow columns.
 
 A condition gives bool[n] for record batches with these
 columns; a null never matches, so that ``Not`` holds for it.
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 
 
 class Condition(ABC):
-    """A condition on records, as a rule on one column of ``records``."""
+    """A condition on records, usually on one column of ``records``."""
 
     column: str
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of ``records`` that it reads."""
+        """Returns the columns of ``records`` that the condition reads."""
         return (self.column,)
 
     @property
     def literals(self) -> tuple[bytes, ...]:
-        """Texts of which the bytes of every match hold one; none where there is no such text."""
+        """Returns texts of which the bytes of every match hold one; () if there are no such texts."""
         return ()
 
     @abstractmethod
     def matches(self, records: pa.RecordBatch) -> np.ndarray:
-        """bool[n]: the records that match."""
+        """Returns bool[n]: which records match."""
 
 
 @dataclass(frozen=True)
 class Not(Condition):
-    """Holds where another condition does not."""
+    """Condition: another condition does not hold."""
 
     condition: Condition
 
@@ -62,7 +62,7 @@ class Not(Condition):
 
 @dataclass(frozen=True)
 class OneOf(Condition):
-    """A column is one of several values."""
+    """Condition: a column equals one of several values."""
 
     column: str
     values: pa.Array
@@ -80,7 +80,7 @@ class OneOf(Condition):
 
 @dataclass(frozen=True)
 class InBounds(Condition):
-    """A column lies in one of several bounds."""
+    """Condition: a column lies in one of several bounds (low included, high not)."""
 
     column: str
     bounds: tuple[Bounds, ...]
@@ -100,7 +100,7 @@ class InBounds(Condition):
 
 @dataclass(frozen=True)
 class _Text(Condition):
-    """A column holds a text."""
+    """Base of the conditions that look for one text."""
 
     text: bytes
 
@@ -110,7 +110,7 @@ class _Text(Condition):
 
 
 class Prefix(_Text):
-    """The key begins with a text."""
+    """Condition: the key begins with a text."""
 
     column = "key"
 
@@ -119,7 +119,7 @@ class Prefix(_Text):
 
 
 class Contains(_Text):
-    """The value contains a text."""
+    """Condition: the value contains a text."""
 
     column = "value"
 
@@ -128,7 +128,7 @@ class Contains(_Text):
 
 
 class Anywhere(_Text):
-    """The key, the value, or the name or the value of a header contains a text."""
+    """Condition: the key, the value, or the name or value of a header contains a text."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -136,7 +136,7 @@ class Anywhere(_Text):
 
     @property
     def literals(self) -> tuple[bytes, ...]:
-        """A header's name with U+FFFD may be stored as other bytes, which are no UTF-8."""
+        """Returns the text; () if it holds U+FFFD, as a header's name that is not UTF-8 is shown with it."""
         return () if "\ufffd".encode() in self.text else (self.text,)
 
     def matches(self, records: pa.RecordBatch) -> np.ndarray:
@@ -153,7 +153,7 @@ class Anywhere(_Text):
 
 @dataclass(frozen=True)
 class Matches(Condition):
-    """A regular expression of RE2, whose time is linear in the text, is found in a column.
+    """Condition: a regular expression of RE2, whose time is linear in the text, matches within a column.
 
     What is UTF-8 is matched as text, all else byte by byte: ``.`` is a character there, a byte here.
     """
@@ -198,7 +198,7 @@ def _is_utf8(value: bytes | None) -> bool:
 
 @dataclass(frozen=True)
 class IsNull(Condition):
-    """A column is null."""
+    """Condition: a column is null."""
 
     column: str
 
@@ -208,7 +208,7 @@ class IsNull(Condition):
 
 @dataclass(frozen=True)
 class Header(Condition):
-    """A header has this name, and this value where there is one to compare; a null value equals none."""
+    """Condition: a header has this name and this value (None: any); a null value equals none."""
 
     name: str
     value: bytes | None = None
@@ -216,7 +216,7 @@ class Header(Condition):
 
     @property
     def literals(self) -> tuple[bytes, ...]:
-        """A name with U+FFFD may be stored as other bytes, which are no UTF-8."""
+        """Returns the name; () if it holds U+FFFD, as a name that is not UTF-8 is shown with it."""
         if self.value:
             return (self.value,)
         return () if "\ufffd" in self.name else (self.name.encode(),)
@@ -234,10 +234,10 @@ class Header(Condition):
 
 @dataclass(frozen=True)
 class JsonField(Condition):
-    """A JSONPath (RFC 9535) leads to a given value in a value that is JSON, or that a schema describes.
+    """Condition: a JSONPath (RFC 9535) leads to a given value in a JSON or schema-encoded record value.
 
-    wanted: the text to compare with a string, or to compare as JSON. payloads: of the topic; None: values
-    that are JSON alone.
+    wanted: the text to compare with a string, or to compare as JSON. payloads: of the topic; None: only
+    JSON values are searched.
     """
 
     path: str
@@ -283,21 +283,21 @@ class JsonField(Condition):
 
 
 def with_payloads(condition: Condition, payloads: TopicPayloads) -> Condition:
-    """The condition, looking into what schemas describe too."""
+    """Returns the condition with a topic's schemas: a JsonField then searches schema-encoded values too."""
     if isinstance(condition, Not):
         return Not(with_payloads(condition.condition, payloads))
     return replace(condition, payloads=payloads) if isinstance(condition, JsonField) else condition
 
 
 def looks_into_values(condition: Condition) -> bool:
-    """Whether ``with_payloads`` changes it."""
+    """Returns whether the condition is a JsonField or the negation of one: ``with_payloads`` changes it."""
     return isinstance(condition.condition if isinstance(condition, Not) else condition, JsonField)
 
 
 def compiled_path(path: str) -> Any:
-    """A compiled JSONPath of RFC 9535; its ``$.`` may be left out, also before names such as in and true.
+    """Compiles a JSONPath of RFC 9535; its ``$.`` may be left out, also before names such as in and true.
 
-    Raises a ValueError that says why it is none.
+    Raises a ValueError that says what is wrong with it.
     """
     import jsonpath  # which takes 0.1 s
 
@@ -309,12 +309,12 @@ def compiled_path(path: str) -> Any:
 
 
 def _integer(digits: str) -> int | float:
-    """A number too long for Python's limit is a float, as in JavaScript."""
+    """Parses an integer of JSON; one too long for Python's limit becomes a float, as in JavaScript."""
     return int(digits) if len(digits) < 4000 else float(digits)
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equality of JSON: true is not 1, at any depth."""
+    """Returns whether two values of JSON are equal: true is not 1, at any depth."""
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
@@ -323,7 +323,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _equal(values: pa.Array, wanted: bytes) -> np.ndarray:
-    """bool[n]: the values (binary[n]) that are these bytes; false where one is null."""
+    """Returns bool[n]: which values (binary[n]) equal these bytes; false where one is null."""
     valid, bounds, content = values.buffers()
     found, first = np.zeros(len(values), dtype=bool), values.offset
     equal_to(
@@ -339,17 +339,17 @@ def _equal(values: pa.Array, wanted: bytes) -> np.ndarray:
 
 
 def _mask(found: pa.Array) -> np.ndarray:
-    """bool[n], false where the Arrow array is null."""
+    """Converts a boolean Arrow array to bool[n], false where it is null."""
     return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def columns_of(conditions: Iterable[Condition]) -> set[str]:
-    """The columns that conditions read."""
+    """Returns the columns that conditions read."""
     return {name for condition in conditions for name in condition.columns}
 
 
 def matching(conditions: Sequence[Condition], records: pa.RecordBatch) -> np.ndarray:
-    """int64[n]: numbers of the records for which all conditions hold."""
+    """Returns int64[n]: the row numbers of the records for which all conditions hold."""
     numbers = np.arange(records.num_rows)
     for condition in conditions:
         numbers = numbers[condition.matches(taken(records, numbers))]
@@ -359,5 +359,5 @@ def matching(conditions: Sequence[Condition], records: pa.RecordBatch) -> np.nda
 
 
 def taken(records: pa.RecordBatch, numbers: np.ndarray) -> pa.RecordBatch:
-    """The records with these numbers (int64[n], rising)."""
+    """Returns the records with these row numbers (int64[n], rising)."""
     return records if len(numbers) == records.num_rows else records.take(pa.array(numbers))

@@ -1,4 +1,4 @@
-"""The records before and after matches in the same log."""
+"""Reads the records before and after matches in the same log."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SCHEMA = pa.schema([SCHEMA.field(name) for name in COLUMNS])
 _NO_RECORDS = pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in _SCHEMA], schema=_SCHEMA)
 _HELD_BATCHES, _HELD_SEGMENTS = 64, 4
 
-Matches = tuple[Segment, pa.RecordBatch]
+SegmentMatches = tuple[Segment, pa.RecordBatch]
 
 
-class _Place(NamedTuple):
-    """A record: number of its segment in the log, of its batch in the segment, of itself in the batch."""
+class _RecordPlace(NamedTuple):
+    """A record by the indexes of its segment in the log, its batch in the segment, its row in the batch."""
 
     segment: int
     batch: int
@@ -32,22 +32,22 @@ class _Place(NamedTuple):
 
 
 class Context:
-    """Reads the neighbours of records in one log."""
+    """Reads the records next to matches in one log."""
 
     def __init__(self, segments: Sequence[Segment], max_batch_uncompressed: int) -> None:
-        """segments: all of the log, by base offset."""
+        """segments: all segments of the log, by base offset."""
         self._segments, self._limit = segments, max_batch_uncompressed
         self._batches = lru_cache(_HELD_SEGMENTS)(self._read_positions)
         self._batch = lru_cache(_HELD_BATCHES)(self._read_records)
 
     def around(
-        self, found: Iterable[Matches], number: int
+        self, found: Iterable[SegmentMatches], number: int
     ) -> Iterator[tuple[Segment, pa.RecordBatch, pa.Array]]:
-        """Matches with up to ``number`` records before and after each, every record once, in their order.
+        """Yields matches with up to ``number`` records before and after each, each record once, in log order.
 
-        found: matches in the order of the log. Gives a segment, its records, and bool[n]: which are matches.
+        found: matches in the order of the log. Yields (segment, its records, bool[n]: which are matches).
         """
-        matches: set[_Place] = set()
+        matches: set[_RecordPlace] = set()
         begin = end = None
         for place in self._places(found):
             first, last = self._moved(place, -number), self._moved(place, number)
@@ -59,7 +59,7 @@ class Context:
         if begin is not None and end is not None:
             yield from self._between(begin, end, matches)
 
-    def _places(self, found: Iterable[Matches]) -> Iterator[_Place]:
+    def _places(self, found: Iterable[SegmentMatches]) -> Iterator[_RecordPlace]:
         numbers = {segment.segment: at for at, segment in enumerate(self._segments)}
         for segment, batch in found:
             of_segment = numbers[segment.segment]
@@ -69,39 +69,39 @@ class Context:
             for position, offset in pairs:
                 at = int(np.searchsorted(self._batches(of_segment), position))
                 rows = self._batch(of_segment, at).column("offset").to_numpy()
-                yield _Place(of_segment, at, int(np.flatnonzero(rows == offset)[0]))
+                yield _RecordPlace(of_segment, at, int(np.flatnonzero(rows == offset)[0]))
 
     def _between(
-        self, begin: _Place, end: _Place, matches: set[_Place]
+        self, begin: _RecordPlace, end: _RecordPlace, matches: set[_RecordPlace]
     ) -> Iterator[tuple[Segment, pa.RecordBatch, pa.Array]]:
         of_segment, at, row = begin
         while (of_segment, at) <= (end.segment, end.batch):
             rows = self._batch(of_segment, at)
             stop = end.row + 1 if (of_segment, at) == (end.segment, end.batch) else rows.num_rows
             if stop > row:
-                is_match = [_Place(of_segment, at, one) in matches for one in range(row, stop)]
+                is_match = [_RecordPlace(of_segment, at, one) in matches for one in range(row, stop)]
                 yield self._segments[of_segment], rows[row:stop], pa.array(is_match)
             following = self._next(of_segment, at, 1)
             if following is None:
                 return
             (of_segment, at), row = following, 0
 
-    def _moved(self, place: _Place, number: int) -> _Place:
-        """The record that is ``number`` behind a place, before it if less than 0; or where the log ends."""
+    def _moved(self, place: _RecordPlace, number: int) -> _RecordPlace:
+        """Moves a place by ``number`` records (back if negative), but not past the ends of the log."""
         of_segment, at, row = place
         row += number
         while True:
             count = self._batch(of_segment, at).num_rows
             if 0 <= row < count:
-                return _Place(of_segment, at, row)
+                return _RecordPlace(of_segment, at, row)
             following = self._next(of_segment, at, 1 if number > 0 else -1)
             if following is None:
-                return _Place(of_segment, at, min(max(row, 0), count - 1))
+                return _RecordPlace(of_segment, at, min(max(row, 0), count - 1))
             of_segment, at = following
             row += -count if number > 0 else self._batch(of_segment, at).num_rows
 
     def _next(self, of_segment: int, at: int, step: int) -> tuple[int, int] | None:
-        """The next batch with records, forth (step 1) or back (-1); None at the end of the log."""
+        """Returns the next batch with records, forwards (step 1) or backwards (-1); None past the log."""
         while True:
             at += step
             while not 0 <= at < len(self._batches(of_segment)):
@@ -113,13 +113,13 @@ class Context:
                 return of_segment, at
 
     def _read_positions(self, of_segment: int) -> np.ndarray:
-        """int64[n]: where the sound batches of a segment begin."""
+        """Returns int64[n]: the byte positions of the sound batches of a segment."""
         groups = (group.batches for group in self._groups(of_segment, 0, None, ()))
         parts = [batches["position"][batches["fault"] == 0] for batches in groups]
         return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
 
     def _read_records(self, of_segment: int, at: int) -> pa.RecordBatch:
-        """The records of a batch."""
+        """Returns the records of a batch."""
         position = int(self._batches(of_segment)[at])
         groups = self._groups(of_segment, position, position + 1, COLUMNS)
         parts = [one.records.select(COLUMNS) for one in groups if one.records is not None]
@@ -128,7 +128,7 @@ class Context:
     def _groups(
         self, of_segment: int, start: int, stop: int | None, columns: Sequence[str]
     ) -> Iterator[Group]:
-        """The batches of a part of a segment; without columns as far as headers and checksums tell."""
+        """Yields the batches from byte ``start`` to ``stop`` (None: the end); without columns no records."""
         segment = self._segments[of_segment]
         part = Slice(0, segment, start, segment.length if stop is None else stop, exact_start=True)
         source = open_source(segment.uri, part.stop)

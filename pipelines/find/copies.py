@@ -1,4 +1,4 @@
-"""Whose record a match is, where the sources are the disks of several brokers: further columns of matches."""
+"""Adds columns to matches that say which broker's copy has them, if the sources are disks of brokers."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ COPY_COLUMNS = pa.schema(
 
 
 class Copies(Protocol):
-    """Tells of which copy of a partition records are, and whether they are of its true history."""
+    """Tells which copy of a partition holds a record, and whether the record is in the true history."""
 
     def rows_of(
         self, topic: str, partition: int, places: Sequence[tuple[str, int, int]]
     ) -> list[dict[str, Any]]:
-        """COPY_COLUMNS of records, by the segment, the batch position and the offset of each."""
+        """Returns COPY_COLUMNS of records, given the segment, the batch position and the offset of each."""
 
 
 def copy_columns(copies: Copies, topic: str, partition: int, records: pa.RecordBatch) -> dict[str, pa.Array]:
-    """COPY_COLUMNS of matches, which have segment, batch_position and offset."""
+    """Returns COPY_COLUMNS of matches, which have segment, batch_position and offset."""
     names = ("segment", "batch_position", "offset")
     places = list(zip(*(records.column(name).to_pylist() for name in names), strict=True))
     rows = copies.rows_of(topic, partition, places)

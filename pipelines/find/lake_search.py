@@ -1,4 +1,4 @@
-"""The search over the tables of a lake: the same matches, from what was decoded.
+"""Searches the tables of a lake: gives the same matches as the segments that were decoded.
 
 DuckDB reads the rows that can match, by the columns' statistics; conditions are evaluated as over segments.
 """
@@ -85,7 +85,7 @@ _SUSPECTS = """SELECT DISTINCT topic, partition_dir FROM segments
 QUALIFY offset_regressions > 0 OR first_offset < file_base_offset
   OR coalesce(end_offset, file_base_offset - 1)
   <> lead(file_base_offset) OVER (PARTITION BY partition_dir ORDER BY file_base_offset) - 1"""
-# What the last segment of each log ends in, if that is no batch, and the offset behind its last batch
+# What the last segment of each log ends in, if that is no batch, and the offset after its last batch
 _TAILS = f"""SELECT partition_dir, tail, tail_bytes,
   greatest(coalesce(end_offset + 1, 0), file_base_offset), batches
 FROM segments WHERE {_IN_LOGS}
@@ -102,7 +102,7 @@ _CONTROLS = {outcome: control for control, outcome in OUTCOMES.items()}
 
 @dataclass(kw_only=True)
 class LakeSearch(Searching):
-    """A search over a lake."""
+    """A search over the tables of a lake."""
 
     lake: str
     topics: TopicFilter
@@ -116,11 +116,11 @@ class LakeSearch(Searching):
         self._rows_held: dict[str, Mapping[str, list[Sequence[Any]]]] = {}
 
     def schemas(self) -> Registry:
-        """The schemas that the lake knows."""
+        """Returns the schemas that the lake knows."""
         return registry_reader(self._tables)()
 
     def sample(self, topic: str) -> list[dict[str, Any]]:
-        """The first data records of a topic."""
+        """Returns the first SAMPLE data records of a topic, as dicts of NEEDED."""
         names = ", ".join(NEEDED)
         statement = f"SELECT {names} FROM published_records WHERE topic = ? AND NOT is_control"
         with self._database.cursor() as other:  # the search's answer is still open
@@ -129,7 +129,7 @@ class LakeSearch(Searching):
             return rows
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Matches, with the columns of ``schema``; none where they are only counted."""
+        """Yields matches, with the columns of ``schema``; none if they are only counted."""
         request = self.request
         statement = "SELECT DISTINCT partition_dir FROM counted_batches WHERE is_transactional"
         transactional = {folder for (folder,) in self._database.execute(statement).fetchall()}
@@ -165,7 +165,7 @@ class LakeSearch(Searching):
         return logs
 
     def _by_log(self) -> Iterator[tuple[LakeLog, Iterator[pa.RecordBatch]]]:
-        """Each log with its records that match, as far as transactions do not decide."""
+        """Yields each log with the records for which all conditions but those on transactions hold."""
         for logs in _together(self._logs(), 1 if self.request.looks_into_values else _TOPICS_TOGETHER):
             self._logs_held, self._rows_held = logs, {}
             conditions = self._request_of(logs[0].topic).conditions
@@ -181,9 +181,9 @@ class LakeSearch(Searching):
     def _matches(
         self, logs: Sequence[LakeLog], conditions: Sequence[Condition], columns: Sequence[str] = COLUMNS
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Records of logs for which conditions hold, in their order, with the folder of their log.
+        """Yields the records of logs for which conditions hold, in their order, with the folder of their log.
 
-        columns: that are read, besides segment.
+        columns: those to read, besides segment.
         """
         where, values = _pushed(conditions)
         source = f"published_records WHERE {_in_logs(logs)} AND ({where})"
@@ -201,20 +201,20 @@ class LakeSearch(Searching):
                     begin = end
 
     def _of_log(self, log: LakeLog, *what: Any) -> Iterator[pa.RecordBatch]:
-        """``_matches`` of one log."""
+        """Yields the ``_matches`` of one log."""
         return (batch for folder, batch in self._matches([log], *what) if folder == log.partition_dir)
 
     def _decided(
         self, records: Iterable[pa.RecordBatch], transactions: Transactions
     ) -> Iterator[pa.RecordBatch]:
-        """Those of a log that match by their transactions, too."""
+        """Yields the records of a log whose transactions match, too."""
         for batch in records:
             kept = decided(batch, self.request, transactions) if self.request.needs_transactions else batch
             if kept.num_rows:
                 yield kept
 
     def _with_context(self, log: LakeLog, matches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Matches and the records around them, each once, with is_match."""
+        """Yields matches and the records around them, each once, with is_match."""
         places = [batch.select(_PLACE) for batch in matches]
         if not places:
             return
@@ -238,7 +238,7 @@ class LakeSearch(Searching):
     def _read(
         self, columns: Sequence[str], source: str, values: Sequence[Any], database: duckdb.DuckDBPyConnection
     ) -> Iterator[pa.RecordBatch]:
-        """Columns of what follows FROM."""
+        """Yields the columns of a query; source: what follows FROM."""
         names = ", ".join(f'"{name}"' for name in columns)
         schema = pa.schema([self.schema.field(name) for name in columns])
         answer = database.sql(f"SELECT {names} FROM {source}", params=list(values))
@@ -246,7 +246,7 @@ class LakeSearch(Searching):
             yield batch.cast(schema)
 
     def _rows_of(self, statement: str, log: LakeLog) -> list[Sequence[Any]]:
-        """The rows of a statement about a log, executed once for all that are searched together."""
+        """Returns a statement's rows about a log; executed once for all logs that are searched together."""
         if statement not in self._rows_held:
             found: dict[str, list[Sequence[Any]]] = defaultdict(list)
             values = {
@@ -305,12 +305,12 @@ class LakeSearch(Searching):
             self.unsearched.append(Unsearched(log.name, why))
 
     def _damages(self, log: LakeLog) -> list[DamagedRange]:
-        """The damaged ranges of a log with the offsets around them."""
+        """Returns the damaged ranges of a log with the offsets around them."""
         return [DamagedRange(*row) for row in self._rows_of(_DAMAGES, log)] if log.damaged else []
 
     @cached_property
     def _missing(self) -> Mapping[str, list[Unseen]]:
-        """The missing offsets that count, by the folders of logs."""
+        """Returns the missing offsets that may hide a match, by the folders of logs."""
         found: dict[str, list[Unseen]] = defaultdict(list)
         logs = self._database.execute(_SUSPECTS).fetchall()
         if CHECKPOINTS.name in self._tables:  # of logs whose start or end is missing
@@ -327,7 +327,7 @@ class LakeSearch(Searching):
 
 
 def _together(logs: Iterable[LakeLog], most_topics: int) -> Iterator[list[LakeLog]]:
-    """As many logs, by rising topics and partitions, as one statement searches; copies are together."""
+    """Yields lists of logs that one statement searches, by topic and partition; copies stay together."""
     held: list[LakeLog] = []
     size, topics = 0, set[str]()
     for (topic, partition), same in groupby(logs, lambda log: (log.topic, log.partition)):
@@ -344,7 +344,7 @@ def _together(logs: Iterable[LakeLog], most_topics: int) -> Iterator[list[LakeLo
 
 
 def _in_logs(logs: Iterable[LakeLog]) -> str:
-    """A condition of SQL that holds for these topics and partitions alone: it says which files are read.
+    """Returns a condition of SQL for the topics and partitions of logs, which tells DuckDB the files to read.
 
     Views with windows get ``_IN_LOGS``: DuckDB does not evaluate this one before a window.
     """
@@ -359,7 +359,7 @@ def _in_logs(logs: Iterable[LakeLog]) -> str:
 
 
 def _pushed(conditions: Iterable[Condition]) -> tuple[str, list[Any]]:
-    """A condition of SQL that holds wherever all conditions do, and its values."""
+    """Returns a condition of SQL that holds wherever all conditions do, and its values."""
     terms, values = ["true"], []
     for one in conditions:
         if isinstance(one, InBounds):
@@ -376,13 +376,13 @@ def _pushed(conditions: Iterable[Condition]) -> tuple[str, list[Any]]:
 
 
 def one_bounds(column: str, low: int | None, high: int | None) -> str:
-    """Bounds as a condition of SQL."""
+    """Returns bounds as a condition of SQL; None: unbounded."""
     terms = [f'"{column}" {sign} {bound}' for sign, bound in ((">=", low), ("<", high)) if bound is not None]
     return " AND ".join(terms) or "true"
 
 
 def limited(matches: Iterable[pa.RecordBatch], most: int | None, is_last: bool) -> Iterator[pa.RecordBatch]:
-    """The first of the matches, or the last, at most that many; None: all."""
+    """Yields the first matches, or the last, at most ``most`` of them; None: all."""
     held: list[pa.RecordBatch] = []
     rows = 0
     for batch in matches:

@@ -1,4 +1,4 @@
-"""Which logs, and which of their segments, are searched, in what order, and by which processes.
+"""Chooses which logs and segments are searched, in what order, and by which processes.
 
 A slice that begins within a segment looks for its first batch. Where that is not the batch at which the slice
 before it ended, the slice is searched again from there: so slices give what one search of the segment gives.
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_log_lake.pipelines.find.request import Request
-from kafka_log_lake.pipelines.find.slice_search import Found, search_each
+from kafka_log_lake.pipelines.find.slice_search import SliceResult, search_each
 from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.plan.listed import listed_segments
 from kafka_log_lake.pipelines.plan.scope import outside_by_name
@@ -25,11 +25,11 @@ from kafka_log_lake.pipelines.plan.slices import Segment, Slice, cut
 from kafka_log_lake.pipelines.tasks.pool import WorkerPool
 from kafka_log_lake.udfs.decoder.decoded import Bounds, Scope
 
-SLICE_BYTES = 32 << 20  # so that what is found appears soon
+SLICE_BYTES = 32 << 20  # so that matches appear soon
 
 
 @dataclass
-class _Log:
+class _PartitionLog:
     """The log in one partition folder."""
 
     topic: str
@@ -42,11 +42,11 @@ class _Log:
 
 
 @dataclass
-class Log(_Log):
+class SegmentLog(_PartitionLog):
     """A log of segments.
 
-    segments: those to search, by base offset. all_segments: with those that no source names (others), or that
-    cannot hold what is looked for: their markers decide about transactions too.
+    segments: those to search, by base offset. all_segments: also those that no source names (``others``) or
+    that cannot hold a match: their markers decide about transactions too.
     """
 
     segments: list[Segment] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Log(_Log):
 
 
 @dataclass
-class LakeLog(_Log):
+class LakeLog(_PartitionLog):
     """A log in a lake. damaged: its damaged ranges. left_out: segments that were not decoded whole.
 
     bytes: that were decoded.
@@ -71,16 +71,16 @@ class LakeLog(_Log):
         return [self.topic, self.partition, self.partition_dir]
 
 
-AnyLog = TypeVar("AnyLog", Log, LakeLog)
+AnyLog = TypeVar("AnyLog", SegmentLog, LakeLog)
 
 
-def logs_of(listing: Listing, request: Request) -> list[Log]:
-    """All logs of which a source names a segment, each with the segments that may hold a match."""
+def logs_of(listing: Listing, request: Request) -> list[SegmentLog]:
+    """Returns all logs of which a source names a segment, each with the segments that may hold a match."""
     outside = _outside(listing.segments, request.offsets)
-    logs: dict[str, Log] = {}
+    logs: dict[str, SegmentLog] = {}
     for (segment, wanted), is_outside in zip(listed_segments(listing), outside.tolist(), strict=True):
         log = logs.setdefault(
-            segment.partition_dir, Log(segment.topic, segment.partition, segment.partition_dir)
+            segment.partition_dir, SegmentLog(segment.topic, segment.partition, segment.partition_dir)
         )
         log.all_segments.append(segment)
         if not wanted:
@@ -91,7 +91,7 @@ def logs_of(listing: Listing, request: Request) -> list[Log]:
 
 
 def home_first(logs: Collection[AnyLog], request: Request) -> tuple[list[AnyLog], int]:
-    """Those of all logs that may hold a match, in the order in which they are searched; how many others.
+    """Returns the logs that may hold a match in the order of the search, and how many were left out.
 
     First come those that Kafka's default partitioner gives the keys to, among as many partitions as the
     highest number of the topic says. The others follow, unless the partitioner is trusted.
@@ -110,7 +110,7 @@ def home_first(logs: Collection[AnyLog], request: Request) -> tuple[list[AnyLog]
 
 
 def _outside(segments: pa.Table, offsets: Sequence[Bounds]) -> np.ndarray:
-    """bool[n]: the segments that hold none of the offsets, by their names."""
+    """Returns bool[n]: which segments hold none of the offsets, by their names."""
     names = ("partition_dir", "file_base_offset")
     folders, bases = (segments.column(name).combine_chunks() for name in names)
     if not offsets or not len(bases):
@@ -119,7 +119,7 @@ def _outside(segments: pa.Table, offsets: Sequence[Bounds]) -> np.ndarray:
 
 
 def _partitions_of(keys: Sequence[bytes], number: int) -> set[int]:
-    """The partitions, among a number of them, that Kafka's default partitioner gives keys to."""
+    """Returns the partitions, among ``number`` of them, that Kafka's default partitioner gives keys to."""
     from kafka_log_lake.udfs.kernels.column_functions import murmur2
 
     hashed = [int(murmur2(np.frombuffer(key, dtype=np.uint8), 0, len(key))) for key in keys]
@@ -127,7 +127,7 @@ def _partitions_of(keys: Sequence[bytes], number: int) -> set[int]:
 
 
 def tasks_of(segments: Sequence[Segment], is_bounded: bool) -> Iterator[tuple[Slice, ...]]:
-    """Slices of segments, in their order: parts of large ones, or several small ones, make a task.
+    """Yields tasks of slices in the order of segments: a part of a large one, or several small ones.
 
     is_bounded: whether a search begins and ends within segments; then they are not cut.
     """
@@ -146,7 +146,7 @@ def tasks_of(segments: Sequence[Segment], is_bounded: bool) -> Iterator[tuple[Sl
 
 
 def begin_with(size: int, task: tuple[Slice, ...]) -> Iterator[tuple[Slice, ...]]:
-    """The task in two, the first of ``size`` bytes; as it is where its first slice is no larger."""
+    """Splits off the first ``size`` bytes of a task, unless its first slice is no larger or size is 0."""
     first = task[0]
     if first.stop - first.start > size > 0:
         middle = first.start + size
@@ -155,47 +155,47 @@ def begin_with(size: int, task: tuple[Slice, ...]) -> Iterator[tuple[Slice, ...]
     yield task
 
 
-Work = Callable[[Slice], Found]
+SliceTask = Callable[[Slice], SliceResult]
 _AHEAD = 2  # tasks that wait for each process
 
 
-class _Late(Future[list[Found]]):
+class InlineFuture(Future[list[SliceResult]]):
     """A task that this process runs when its result is requested."""
 
-    def __init__(self, work: Work, slices: tuple[Slice, ...]) -> None:
+    def __init__(self, work: SliceTask, slices: tuple[Slice, ...]) -> None:
         super().__init__()
         self._task = work, slices
 
-    def result(self, timeout: float | None = None) -> list[Found]:
+    def result(self, timeout: float | None = None) -> list[SliceResult]:
         return search_each(*self._task)
 
 
 class Workers:
-    """Worker processes; without a pool this process, if one is enough."""
+    """Runs tasks in worker processes; without a pool in this process."""
 
     def __init__(self, number: int, pool: WorkerPool | None = None) -> None:
         self._number, self._pool, self._is_first = number, pool, True
 
-    def _submit(self, work: Work, slices: tuple[Slice, ...]) -> Future[list[Found]]:
-        """Runs the first task here, which loads the kernels that forked processes then share."""
+    def _submit(self, work: SliceTask, slices: tuple[Slice, ...]) -> Future[list[SliceResult]]:
+        """Submits a task; runs the first one here: it loads the kernels that forked processes then share."""
         if self._pool is None:
-            return _Late(work, slices)
+            return InlineFuture(work, slices)
         if not self._is_first:
             return self._pool.submit(search_each, work, slices)
         self._is_first = False
-        done: Future[list[Found]] = Future()
+        done: Future[list[SliceResult]] = Future()
         done.set_result(search_each(work, slices))
         return done
 
     def in_order(
-        self, tasks: Iterable[tuple[Work, tuple[Slice, ...]]], done: Collection[str] = ()
-    ) -> Iterator[Found]:
-        """What work on each slice finds. tasks: taken when a process will soon be free.
+        self, tasks: Iterable[tuple[SliceTask, tuple[Slice, ...]]], done: Collection[str] = ()
+    ) -> Iterator[SliceResult]:
+        """Yields the result of each slice, in order. tasks: taken when a process will soon be free.
 
-        done: partition folders of which no more is wanted; whoever takes the results may add to it.
+        done: partition folders of which no more is wanted; the caller may add to it while it iterates.
         """
-        source, waiting = iter(tasks), deque[tuple[Work, tuple[Slice, ...], Future[list[Found]]]]()
-        end: tuple[str, int] | None = None  # the segment of the slice before, and where that ended
+        source, waiting = iter(tasks), deque[tuple[SliceTask, tuple[Slice, ...], Future[list[SliceResult]]]]()
+        end: tuple[str, int] | None = None  # the segment of the previous slice, and where that ended
         try:
             while True:
                 while len(waiting) < self._number * (1 + _AHEAD) and (task := next(source, None)) is not None:
@@ -207,7 +207,7 @@ class Workers:
                     future.cancel()
                     continue
                 for found in self._all(work, slices, future, done):
-                    for one in _fitting(work, found, end):
+                    for one in _continuous(work, found, end):
                         end = one.slice_.segment.uri, _end_of(one)
                         yield one
         finally:
@@ -215,9 +215,13 @@ class Workers:
                 future.cancel()
 
     def _all(
-        self, work: Work, slices: tuple[Slice, ...], future: Future[list[Found]], done: Collection[str]
-    ) -> Iterator[Found]:
-        """What is found in each slice; interrupted ones go on here, as their matches are taken."""
+        self,
+        work: SliceTask,
+        slices: tuple[Slice, ...],
+        future: Future[list[SliceResult]],
+        done: Collection[str],
+    ) -> Iterator[SliceResult]:
+        """Yields the result of each slice; resumes interrupted slices as their matches are taken."""
         while slices and slices[0].segment.partition_dir not in done:
             results = future.result()
             yield from results
@@ -228,17 +232,20 @@ class Workers:
                 future = self._submit(work, slices)
 
 
-def _rest_of(found: Found) -> Slice:
+def _rest_of(found: SliceResult) -> Slice:
     assert found.rest is not None
     return replace(found.slice_, start=found.rest, exact_start=True)
 
 
-def _end_of(found: Found) -> int:
+def _end_of(found: SliceResult) -> int:
     return found.scan.report.totals.end if found.rest is None else found.rest
 
 
-def _fitting(work: Work, found: Found, end: tuple[str, int] | None) -> Iterator[Found]:
-    """What is found in a slice, or in its part behind the slice before, which ended at ``end``."""
+def _continuous(work: SliceTask, found: SliceResult, end: tuple[str, int] | None) -> Iterator[SliceResult]:
+    """Searches a slice again if it does not start where the previous one ended; yields the results.
+
+    end: segment URI and byte where the previous slice ended; None before the first.
+    """
     slice_, totals = found.slice_, found.scan.report.totals
     if end is None or end[0] != slice_.segment.uri or slice_.exact_start or found.scan.report.problem:
         yield found
@@ -259,7 +266,7 @@ def _fitting(work: Work, found: Found, end: tuple[str, int] | None) -> Iterator[
 
 @contextmanager
 def workers(number: int) -> Iterator[Workers]:
-    """Up to ``number`` processes."""
+    """Starts up to ``number`` worker processes; 1: none, tasks run in this process."""
     if number == 1:
         yield Workers(1)
         return

@@ -1,4 +1,4 @@
-"""Matches as lines of JSON or CSV, as an Arrow stream, as the bare values, or as a table for a person."""
+"""Writes matches as JSON or CSV lines, as an Arrow stream, as bare values, or as a table for a person."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Write = Callable[[IO[bytes], Iterable[pa.RecordBatch]], None]
 
 
 def write_lines(file: IO[bytes], batches: Iterable[pa.RecordBatch], lines: Lines, head: str = "") -> None:
-    """Lines of text."""
+    """Writes matches as lines of text, after ``head``."""
     file.write(head.encode())
     for matches in batches:
         file.writelines(f"{line}\n".encode("utf-8", "surrogateescape") for line in lines(matches))
@@ -45,7 +45,7 @@ def write_lines(file: IO[bytes], batches: Iterable[pa.RecordBatch], lines: Lines
 
 
 def write_arrow(file: IO[bytes], batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
-    """An Arrow IPC stream."""
+    """Writes matches as an Arrow IPC stream."""
     stream = pa.ipc.new_stream(file, schema)
     for matches in batches:
         stream.write_batch(matches)
@@ -55,14 +55,14 @@ def write_arrow(file: IO[bytes], batches: Iterable[pa.RecordBatch], schema: pa.S
 
 
 def write_raw(file: IO[bytes], batches: Iterable[pa.RecordBatch]) -> None:
-    """The bytes of each value with a newline behind them; of a null value the newline alone."""
+    """Writes the bytes of each value and a newline; for a null value the newline alone."""
     for matches in batches:
         file.writelines((value or b"") + b"\n" for value in matches.column("value").to_pylist())
         file.flush()
 
 
 def fields(matches: pa.RecordBatch | pa.Schema) -> list[str]:
-    """The fields of a match in JSON, in their order."""
+    """Returns the names of the fields of a match in JSON, in their order."""
     names = matches.names if isinstance(matches, pa.Schema) else matches.schema.names
     return [*FIELDS, *(name for name in OPTIONAL if name in names)]
 
@@ -72,7 +72,7 @@ MoreFields = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def rows(matches: pa.RecordBatch, more: MoreFields | None = None) -> Iterator[dict[str, Any]]:
-    """Matches as values of JSON: bytes as Base64, headers as pairs."""
+    """Yields matches as dicts for JSON: bytes as Base64, headers as pairs."""
     for row in matches.select(fields(matches)).to_pylist():
         others = more(row) if more is not None else {}
         others = {"key_text": _utf8(row["key"]), "value_text": _utf8(row["value"])} | others
@@ -86,7 +86,7 @@ def _base64(value: bytes | None) -> str | None:
 
 
 def _utf8(value: bytes | None) -> str | None:
-    """Bytes as text; None where they are no UTF-8."""
+    """Decodes UTF-8; None for null and for other bytes."""
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
@@ -94,12 +94,12 @@ def _utf8(value: bytes | None) -> str | None:
 
 
 def json_lines(matches: pa.RecordBatch, more: MoreFields | None = None) -> Iterator[str]:
-    """A JSON object a match."""
+    """Yields one JSON object per match."""
     return (json.dumps(row) for row in rows(matches, more))
 
 
 def csv_lines(matches: pa.RecordBatch) -> Iterator[str]:
-    """A line of CSV a match: bytes as Base64, headers as JSON."""
+    """Yields one line of CSV per match: bytes as Base64, headers as JSON."""
     for row in rows(matches):
         row["headers"] = json.dumps(row["headers"])
         del row["key_text"], row["value_text"]
@@ -113,7 +113,7 @@ def _csv_cell(name: str, value: Any) -> str:
 
 
 def writer_of(kind: str, schema: pa.Schema, more: MoreFields | None) -> Write:
-    """What writes a format: json, csv, arrow or raw. more: gives further fields of a line of JSON."""
+    """Returns the writer of a format: json, csv, arrow or raw. more: gives further fields for JSON."""
     if kind == "arrow":
         return partial(write_arrow, schema=schema)
     if kind == "raw":
@@ -130,10 +130,10 @@ _SCHEMA_ID = 5  # bytes of Confluent's wire format before the content: 0, and th
 
 
 class Table:
-    """Gives two lines a match, three of a copy.
+    """Formats matches as a table: two lines per match, three if it is of a broker's copy.
 
     width: columns of the terminal; None without one, 0 to cut nothing.
-    keys_first: whether keys get the room that they need before names and values do, as they were searched.
+    keys_first: whether keys get the room that they need before names and values do.
     """
 
     def __init__(self, width: int | None, is_coloured: bool = False, keys_first: bool = False) -> None:
@@ -160,7 +160,7 @@ class Table:
             yield self._styled(_DIM, self._cut("    " + ", ".join(_details(row)), self._width))
 
     def _line(self, name: str, offset: str, time: str, key: tuple[str, ...], value: tuple[str, ...]) -> str:
-        """What does not fit is cut: first the value and the name where keys come first, else the key too."""
+        """Formats one line; cuts what does not fit: value and name with ``keys_first``, else the key too."""
         middle = f"  {offset:>{self._offsets}}  {time:<23}  "
         if not self._width:
             return f"{aligned(name, self._names)}{middle}{' '.join(key)}  {' '.join(value)}"
@@ -186,13 +186,13 @@ class Table:
 
 
 def _without_middle(name: str, width: int) -> str:
-    """A name, or its beginning and its end, which has the number of the partition."""
+    """Shortens a name in its middle, so that the number of the partition at its end stays."""
     end = name[-5:]
     return name if width_of(name) <= width else shortened_to(name[:-5], width - width_of(end)) + end
 
 
 def _text(content: bytes | None) -> tuple[str, ...]:
-    """What bytes are, and they themselves: JSON, text, a schema's content, or other bytes in hexadecimal."""
+    """Returns the kind of bytes (JSON, text, schema N, bytes) and their text, hexadecimal if not UTF-8."""
     if content is None:
         return ("null",)
     kind, shown = "", content
@@ -245,7 +245,7 @@ def _details(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _of_copy(row: dict[str, Any]) -> str:
-    """Whose record it is, on which side of a divergence, and what has its offset in the true history."""
+    """Says which copy holds the record, on which side of a divergence, and what replaced it."""
     text = printable(row["copy"])
     if row["side"] is None:
         return f"{text}: whether the true history has it is not known"

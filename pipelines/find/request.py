@@ -1,4 +1,4 @@
-"""What ``find`` looks for: its options, checked, as conditions."""
+"""Checks the options of ``find`` and turns them into conditions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kafka_log_lake.pipelines.find.conditions import (
     looks_into_values,
     with_payloads,
 )
-from kafka_log_lake.pipelines.find.segment_search import Search
+from kafka_log_lake.pipelines.find.segment_search import Criteria
 from kafka_log_lake.udfs.batches.account import SEGMENT, WRONG_BASE
 from kafka_log_lake.udfs.batches.committed import ABORTED, COMMITTED, OPEN
 from kafka_log_lake.udfs.decoder.decoded import Bounds
@@ -46,7 +46,7 @@ _INT64 = re.compile(r"-?[0-9]{1,19}")
 
 @dataclass
 class Request:
-    """What to find, and how much of it.
+    """The records to find, and how many of them.
 
     conditions: all of them must hold.
     keys: a match has one of them; none where keys are not given. offsets: a match lies in one of these
@@ -72,72 +72,72 @@ class Request:
     superseded: bool = False
 
     @property
-    def search(self) -> Search:
-        """What is looked for in a segment."""
-        return Search(tuple(self.conditions), any(wanted for _, wanted in self.outcomes))
+    def search(self) -> Criteria:
+        """Returns what to look for in a segment."""
+        return Criteria(tuple(self.conditions), any(wanted for _, wanted in self.outcomes))
 
     @property
     def needs_transactions(self) -> bool:
-        """Whether the outcomes of transactions decide what matches."""
+        """Returns whether the outcomes of transactions decide what matches."""
         return self.committed or bool(self.outcomes)
 
     @property
     def causes(self) -> tuple[str, ...]:
-        """Causes of missing offsets that may hide a match: a wrong base offset only where offsets decide."""
+        """Returns the causes of missing offsets that may hide a match, WRONG_BASE if offsets matter."""
         return (SEGMENT, WRONG_BASE) if self.offsets else (SEGMENT,)
 
     @property
     def looks_at_keys(self) -> bool:
-        """Whether keys are searched."""
+        """Returns whether a condition reads keys."""
         return any("key" in one.columns for one in self.conditions)
 
     @property
     def looks_into_values(self) -> bool:
-        """Whether the schemas of values matter."""
+        """Returns whether a condition looks into values, so that their schemas matter."""
         return any(map(looks_into_values, self.conditions))
 
     def with_payloads(self, payloads: TopicPayloads) -> Request:
-        """The request for one topic, looking into what its schemas describe too."""
+        """Returns the request for one topic, with conditions that look into schema-encoded values too."""
         return replace(self, conditions=[with_payloads(one, payloads) for one in self.conditions])
 
     @property
     def limit_of_a_log(self) -> int | None:
-        """Matches of one partition, at most."""
+        """Returns the most matches of one partition; None: unlimited."""
         return (self.limit or 1) if self.only else self.limit
 
     def left_of_a_log(self, found: int) -> int | None:
-        """Matches that are still wanted, of the next partition. found: those of all before."""
+        """Returns how many matches of the next partition are wanted; None: all. found: matches so far."""
         most = self.limit_of_a_log
         return None if most is None else most - (0 if self.only else found)
 
     def may_hide(self, first: int | None, last: int | None) -> bool:
-        """Whether damage counts that may hold offsets from ``first`` (None: none) to ``last`` (None: any).
+        """Returns whether damage at offsets ``first`` (None: none) to ``last`` (None: any) may hide one.
 
-        Where outcomes of transactions decide, the marker of one may lie behind the offsets requested.
+        Where outcomes of transactions decide, the marker of one may lie after the offsets requested.
         """
         if first is None or self.overlaps(first, last):
             return True
         return self.needs_transactions and self.overlaps(0, last)
 
     def takes(self, partition: int) -> bool:
-        """Whether records of a partition may match."""
+        """Returns whether records of a partition may match."""
         return all((partition in numbers) == wanted for numbers, wanted in self.partitions)
 
     def overlaps(self, first: int, last: int | None) -> bool:
-        """Whether offsets from ``first`` to ``last`` (None: the end) may be among those requested."""
+        """Returns whether offsets from ``first`` to ``last`` (None: the end) may be among those requested."""
         return not self.offsets or any(
             (b.high is None or first < b.high) and (last is None or b.low is None or last >= b.low)
             for b in self.offsets
         )
 
 
-def make_request(given: Mapping[str, Any], **others: Any) -> Request:
-    """The request of options by their names; ``not_key`` is the contrary of ``key``.
+def make_request(options: Mapping[str, Any], **others: Any) -> Request:
+    """Builds a request from options by their names; ``not_key`` negates ``key``.
 
     Raises a UserError for a wrong value. others: fields of Request.
     """
     request = Request(**others)
-    for name, values in given.items():
+    for name, values in options.items():
         if values is None or values is False or values == [] or values == ():
             continue
         wanted, plain = not name.startswith(NOT), name.removeprefix(NOT)
@@ -184,7 +184,7 @@ def _keys(text: Any) -> Iterator[bytes]:
 
 
 def _bytes(text: Any, is_hex: bool = False) -> bytes:
-    """The bytes of a text; of an argument of a command those that were typed. is_hex: after ``0x``."""
+    """Returns the bytes of a text, for a command's argument as typed. is_hex: ``0x`` begins hexadecimal."""
     if isinstance(text, bytes):
         return text
     if not isinstance(text, str):
@@ -201,7 +201,7 @@ Add = Callable[[Request, list[Any], bool], None]
 
 
 def _each(condition: Callable[[Any], Condition]) -> Add:
-    """An option of which each value is a condition."""
+    """Returns the function of an option of which each value adds a condition."""
 
     def add(request: Request, texts: list[Any], wanted: bool) -> None:
         for text in texts:
@@ -220,7 +220,7 @@ def _regex(column: str, text: Any) -> Matches:
 
 
 def _json_field(value: Any) -> JsonField:
-    """PATH=VALUE: the path ends at the first ``=`` before which it is one; a filter in it may hold others."""
+    """Parses PATH=VALUE: PATH ends at the first ``=`` before which it is valid; filters may hold ``=``."""
     text, why = str(value), "it has no ="
     for place in [at for at, character in enumerate(text) if character == "="]:
         try:

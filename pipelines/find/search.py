@@ -1,4 +1,4 @@
-"""The search over all logs: matches as they are found, and in the end what could not be searched."""
+"""Searches the segments of all logs: yields matches as they are found, then notes what was not searched."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafka_log_lake.pipelines.find.conditions import OneOf
 from kafka_log_lake.pipelines.find.context import Context
 from kafka_log_lake.pipelines.find.logs import (
     LakeLog,
-    Log,
+    SegmentLog,
     Workers,
     begin_with,
     home_first,
@@ -29,11 +29,11 @@ from kafka_log_lake.pipelines.find.searching import SAMPLE, Searching
 from kafka_log_lake.pipelines.find.slice_search import (
     DECIDING,
     NO_TRANSACTIONS,
-    Found,
     LastOffsets,
     ReadHeaders,
+    SliceResult,
+    SliceSearch,
     Transactions,
-    Work,
     distinct_keys,
 )
 from kafka_log_lake.pipelines.find.unsearched import (
@@ -71,10 +71,10 @@ _NO_MARKER = "a transaction has no marker in this file, so that its outcome is n
 
 
 @dataclass(kw_only=True)
-class Search(Searching):
-    """A search over segments.
+class LogSearch(Searching):
+    """A search over the segments of all logs.
 
-    roots: local folders that the sources name. without: why logs that have no segment to search have none.
+    roots: local folders that the sources name. without: says of each log without a segment to search why.
     """
 
     listing: Listing
@@ -90,10 +90,10 @@ class Search(Searching):
         self._done: set[str] = set()
         # folder -> the offsets that were searched in its .log.deleted files; and what else of it was not
         self._covered: dict[str, list[tuple[int, int]]] = {}
-        self._held: list[tuple[Log | LakeLog, Unseen]] = []
+        self._held: list[tuple[SegmentLog | LakeLog, Unseen]] = []
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Matches, with the columns of ``schema``; none where they are only counted."""
+        """Yields matches, with the columns of ``schema``; none if they are only counted."""
         every = logs_of(self.listing, self.request)
         self._covered = {_folder_of(log): [] for log in every if left_state(log.partition_dir) == "deleted"}
         logs, self.passed_over = home_first(every, self.request)
@@ -112,8 +112,8 @@ class Search(Searching):
         for of_log, one in self._held:
             super()._note_unseen(of_log, not_covered(one, self._covered[of_log.partition_dir]))
 
-    def _note_unseen(self, log: Log | LakeLog, missing: Iterable[Unseen]) -> None:
-        """Notes offsets; of a log with ``.log.deleted`` files once it is known which of them these hold."""
+    def _note_unseen(self, log: SegmentLog | LakeLog, missing: Iterable[Unseen]) -> None:
+        """Notes unsearched offsets; for a log with ``.log.deleted`` files later, without what those hold."""
         if log.partition_dir in self._covered:
             self._held += [(log, one) for one in missing]
         else:
@@ -121,18 +121,18 @@ class Search(Searching):
 
     def _others(
         self,
-        log: Log,
+        log: SegmentLog,
         scans: Scans,
         passed: Mapping[Segment, int],
         is_past: bool,
         missing: Sequence[Unseen] = (),
     ) -> list[Unseen]:
-        """What else of a log was not searched: at its edges, in zeros, in segments that no source names."""
+        """Returns offsets not searched at a log's edges, in zeros, and in segments that no source names."""
         edges = unseen_at_edges(log.all_segments, self._witnesses(log), scans, passed, self.request, is_past)
         return [*edges, *unseen_within(scans, passed, missing), *not_selected(log.others, self.request)]
 
-    def _witnesses(self, log: Log) -> Witnesses:
-        """What the files next to a log's segments say of it, if all of it is searched."""
+    def _witnesses(self, log: SegmentLog) -> Witnesses:
+        """Returns what files next to a log's segments say of it; NO_WITNESSES if it is searched in part."""
         noted = self._noted.get(log.partition_dir)
         return NO_WITNESSES if noted is None else noted.witnesses
 
@@ -145,7 +145,7 @@ class Search(Searching):
         return self.listing.log_starts() if self.request.committed else {}
 
     def schemas(self) -> Registry:
-        """The schemas among the segments, or next to their folders."""
+        """Returns the schemas among the segments, or next to their folders."""
         from kafka_log_lake.udfs.values.typed.records import (  # decoders, which few searches need
             registry_of,
             schema_segments,
@@ -154,16 +154,18 @@ class Search(Searching):
         return registry_of(schema_segments(self.listing.segments))
 
     def sample(self, topic: str) -> list[dict[str, Any]]:
-        """The first data records of a topic."""
+        """Returns the first SAMPLE data records of a topic."""
         from kafka_log_lake.pipelines.find.typed import first_records
 
         return first_records(self.listing.segments, topic, SAMPLE)
 
-    def _by_log(self, pool: Workers, logs: Sequence[Log]) -> Iterator[tuple[Log, Iterator[Found]]]:
-        """Each log with what its slices hold, in the order in which they are searched."""
+    def _by_log(
+        self, pool: Workers, logs: Sequence[SegmentLog]
+    ) -> Iterator[tuple[SegmentLog, Iterator[SliceResult]]]:
+        """Yields each log with the results of its slices, in the order of the search."""
         is_bounded = bool(self.request.offsets) or self.request.since is not None
 
-        def tasks() -> Iterator[tuple[Work, tuple[Slice, ...]]]:
+        def tasks() -> Iterator[tuple[SliceSearch, tuple[Slice, ...]]]:
             alone = 0 if is_bounded else ALONE_BYTES  # of the first task, which this process runs itself
             for log in logs:
                 work = self._work(pool, log)
@@ -180,14 +182,16 @@ class Search(Searching):
         for folder, of_log in groupby(results, lambda found: found.slice_.segment.partition_dir):
             yield by_folder[folder], of_log
 
-    def _work(self, pool: Workers, log: Log) -> Work:
+    def _work(self, pool: Workers, log: SegmentLog) -> SliceSearch:
         transactions = self._read_headers(pool, log)[0] if self.request.needs_transactions else None
         most = None if self.request.only == "last" else self.request.limit_of_a_log
         request = self._request_of(log.topic)
-        return Work(request, self.max_batch_uncompressed, transactions, most)
+        return SliceSearch(request, self.max_batch_uncompressed, transactions, most)
 
-    def _of_log(self, pool: Workers, log: Log, results: Iterator[Found]) -> Iterator[pa.RecordBatch]:
-        """The matches of a log, as many as are wanted of it, with what else is known of them."""
+    def _of_log(
+        self, pool: Workers, log: SegmentLog, results: Iterator[SliceResult]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yields the matches of a log, as many as are wanted, with all columns of ``schema``."""
         matches = self._matches(pool, log, results)
         if not self.request.context:
             for segment, batch in matches:
@@ -202,9 +206,9 @@ class Search(Searching):
         self._last_offsets.pop(log.partition_dir, None)
 
     def _matches(
-        self, pool: Workers, log: Log, results: Iterator[Found]
+        self, pool: Workers, log: SegmentLog, results: Iterator[SliceResult]
     ) -> Iterator[tuple[Segment, pa.RecordBatch]]:
-        """The matches of a log, as many as are wanted of it. Where they are counted, none."""
+        """Yields the matches of a log, as many as are wanted of it; none if they are only counted."""
         request, is_last = self.request, self.request.only == "last"
         left = request.left_of_a_log(self.found)
         scans: dict[Segment, list[SliceScan]] = defaultdict(list)
@@ -249,18 +253,20 @@ class Search(Searching):
             self.found += count if left is None else min(count, left)
         yield from held
 
-    def _placed(self, pool: Workers, log: Log, segment: Segment, records: pa.RecordBatch) -> pa.RecordBatch:
+    def _placed(
+        self, pool: Workers, log: SegmentLog, segment: Segment, records: pa.RecordBatch
+    ) -> pa.RecordBatch:
         records = records.append_column("segment", pa.repeat(pa.scalar(segment.segment), records.num_rows))
         last = self._read_last_offsets(pool, log) if self.request.superseded else None
         return self._whole(log, records, self._outcomes(pool, log, records), last)
 
-    def _outcomes(self, pool: Workers, log: Log, batch: pa.RecordBatch) -> Outcomes:
-        """The outcomes of a log's transactions; of none, where no record of the batch is of one."""
+    def _outcomes(self, pool: Workers, log: SegmentLog, batch: pa.RecordBatch) -> Outcomes:
+        """Returns the outcomes of a log's transactions; none if no record of the batch is transactional."""
         has_any = batch.column("is_transactional").true_count > 0
         return (self._read_headers(pool, log)[0] if has_any else NO_TRANSACTIONS).outcomes
 
-    def _read_last_offsets(self, pool: Workers, log: Log) -> LastOffsets:
-        """The last offsets of the matches' keys in a log. It reads its keys, twice if none is given."""
+    def _read_last_offsets(self, pool: Workers, log: SegmentLog) -> LastOffsets:
+        """Returns the last offsets of the matches' keys; reads the log, twice if no key is requested."""
         known = self._last_offsets.get(log.partition_dir)
         if known is None:
             columns = ("key", *DECIDING)
@@ -272,7 +278,7 @@ class Search(Searching):
             known = LastOffsets(keys.to_pylist())
             scans: dict[Segment, list[SliceScan]] = defaultdict(list)
             later = Request([OneOf("key", keys)], keys=tuple(keys.to_pylist()))
-            work = Work(later, self.max_batch_uncompressed, columns=columns)
+            work = SliceSearch(later, self.max_batch_uncompressed, columns=columns)
             for one in self._read(pool, log.all_segments, work):
                 scans[one.slice_.segment].append(one.scan)
                 for batch in one.batches:
@@ -286,12 +292,14 @@ class Search(Searching):
             self._last_offsets[log.partition_dir] = known
         return known
 
-    def _read(self, pool: Workers, segments: Sequence[Segment], work: Any) -> Iterator[Found]:
-        """What work on the slices of segments of one log finds, in their order."""
+    def _read(self, pool: Workers, segments: Sequence[Segment], work: Any) -> Iterator[SliceResult]:
+        """Yields the results of work on the slices of one log's segments, in their order."""
         return pool.in_order((work, task) for task in tasks_of(segments, is_bounded=False))
 
-    def _read_headers(self, pool: Workers, log: Log) -> tuple[Transactions, dict[Segment, list[SliceScan]]]:
-        """The transactions and the scans of a whole log, by the headers of its batches."""
+    def _read_headers(
+        self, pool: Workers, log: SegmentLog
+    ) -> tuple[Transactions, dict[Segment, list[SliceScan]]]:
+        """Returns the transactions and the scans of a whole log, read from the headers of its batches."""
         if log.partition_dir not in self._headers:
             read = [*self._read(pool, log.all_segments, ReadHeaders(self.max_batch_uncompressed))]
             found = of_one_log(np.concatenate([one.scan.transactional for one in read]))
@@ -304,7 +312,7 @@ class Search(Searching):
             self._headers[log.partition_dir] = Transactions.of(found, open_as, start), scans
         return self._headers[log.partition_dir]
 
-    def _note_damage(self, log: Log, scans: dict[Segment, list[SliceScan]]) -> None:
+    def _note_damage(self, log: SegmentLog, scans: dict[Segment, list[SliceScan]]) -> None:
         self.segments += len(scans)
         if self.request.needs_transactions:  # a bounded search does not read the segments of later markers
             transactions, of_all = self._headers[log.partition_dir]
@@ -326,12 +334,12 @@ class Search(Searching):
     def _missing(
         self,
         pool: Workers,
-        log: Log,
+        log: SegmentLog,
         scans: dict[Segment, list[SliceScan]],
         request: Request,
         passed: Mapping[Segment, int],
     ) -> list[Unseen]:
-        """The missing offsets of a log that count. scans: of the segments that were searched.
+        """Returns the missing offsets of a log that may hide a match. scans: of the segments searched.
 
         passed: the last offsets of those that were passed over.
         """
@@ -344,13 +352,13 @@ class Search(Searching):
         return [one for one in found if one.cause in request.causes]
 
 
-def _folder_of(log: Log) -> str:
-    """The folder of a ``.log.deleted`` file that is a log of its own."""
+def _folder_of(log: SegmentLog) -> str:
+    """Returns the folder of a ``.log.deleted`` file that is a log of its own."""
     return log.partition_dir.rpartition("/")[0]
 
 
 def _last(held: Sequence[tuple[Segment, pa.RecordBatch]], most: int) -> list[tuple[Segment, pa.RecordBatch]]:
-    """The last matches, in the order of the log. held: of each segment in its order."""
+    """Returns the last ``most`` matches, in the order of the log. held: of each segment in its order."""
     ordered = sorted(held, key=lambda one: one[0].file_base_offset)
     kept: list[tuple[Segment, pa.RecordBatch]] = []
     for segment, batch in reversed(ordered):

@@ -1,4 +1,4 @@
-"""What a search over segments and one over a lake have in common: its matches, and what was not searched."""
+"""Defines what the searches over segments and over a lake share: matches and notes of the unsearched."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kafka_log_lake.pipelines.find.copies import COPY_COLUMNS, Copies, copy_columns
-from kafka_log_lake.pipelines.find.logs import LakeLog, Log
+from kafka_log_lake.pipelines.find.logs import LakeLog, SegmentLog
 from kafka_log_lake.pipelines.find.request import Request
 from kafka_log_lake.pipelines.find.segment_search import COLUMNS
 from kafka_log_lake.pipelines.find.slice_search import DECIDING, LastOffsets
@@ -36,7 +36,7 @@ SCHEMA = pa.schema(
 
 @dataclass(kw_only=True)
 class Searching:
-    """One search. Iterate once; then ``unsearched`` and the counts tell what was read.
+    """Base of a search. Iterate once; then ``unsearched`` and the counts tell what was read.
 
     registry: the schemas of values, where conditions look into them. copies: of disks with names.
     passed_over: logs that were left out because the partitioner is trusted.
@@ -52,7 +52,7 @@ class Searching:
 
     @property
     def schema(self) -> pa.Schema:
-        """SCHEMA, with COPY_COLUMNS of disks with names, superseded and is_match where they are wanted."""
+        """Returns SCHEMA, with COPY_COLUMNS for named disks, superseded and is_match if requested."""
         of_copies = COPY_COLUMNS if self.copies is not None else ()
         more = {"superseded": self.request.superseded, "is_match": bool(self.request.context)}
         flags = (pa.field(name, pa.bool_()) for name, wanted in more.items() if wanted)
@@ -64,7 +64,7 @@ class Searching:
         return request.only is None and request.limit is not None and self.found >= request.limit
 
     def _request_of(self, topic: str) -> Request:
-        """The request, looking into what the schemas of a topic describe."""
+        """Returns the request for a topic, with conditions that look into its schema-encoded values."""
         if self.registry is None:
             return self.request
         from kafka_log_lake.udfs.values.schemas.topic_payloads import (
@@ -74,9 +74,9 @@ class Searching:
         return self.request.with_payloads(TopicPayloads(self.registry, topic))
 
     def _whole(
-        self, log: Log | LakeLog, records: pa.RecordBatch, outcomes: Outcomes, last: LastOffsets | None
+        self, log: SegmentLog | LakeLog, records: pa.RecordBatch, outcomes: Outcomes, last: LastOffsets | None
     ) -> pa.RecordBatch:
-        """Records of COLUMNS and segment, and is_match with context, with what the log around them tells."""
+        """Completes records of COLUMNS, segment and (with context) is_match to the columns of ``schema``."""
         rows = records.num_rows
         columns = {
             **dict(zip(records.schema.names, records.columns, strict=True)),
@@ -90,12 +90,12 @@ class Searching:
             columns["superseded"] = last.of(records)
         return pa.RecordBatch.from_pydict(columns, self.schema)
 
-    def _note_damages(self, log: Log | LakeLog, damages: Iterable[DamagedRange]) -> None:
+    def _note_damages(self, log: SegmentLog | LakeLog, damages: Iterable[DamagedRange]) -> None:
         for damage in damages:
             if self.request.may_hide(damage.first_lost, damage.last_lost):
                 self.unsearched.append(Unsearched(log.name, damage.detail, damage))
 
-    def _note_unseen(self, log: Log | LakeLog, missing: Iterable[Unseen]) -> None:
+    def _note_unseen(self, log: SegmentLog | LakeLog, missing: Iterable[Unseen]) -> None:
         for one in missing:
             if self.request.may_hide(one.first, one.last):
                 self.unsearched.append(offsets_of(log.name, one))

@@ -32,8 +32,8 @@ _LARGE = ("value", "headers")  # columns that are not built to look at keys
 
 
 @dataclass(frozen=True)
-class Search:
-    """What is looked for: conditions that all must hold.
+class Criteria:
+    """The conditions that all must hold for a match.
 
     only_transactional: whether nothing outside transactions matches.
     """
@@ -42,7 +42,7 @@ class Search:
     only_transactional: bool = False
 
     def split(self) -> tuple[list[Condition], list[Condition]]:
-        """The conditions to evaluate first, and those that need the large columns of what these leave."""
+        """Returns the conditions to evaluate first, and those on the large columns of what these leave."""
         late = [one for one in self.conditions if set(one.columns) & set(_LARGE)]
         early = [one for one in self.conditions if one not in late]
         return (early, late) if any("key" in one.columns for one in early) else ([*early, *late], [])
@@ -52,9 +52,9 @@ class SegmentSearch:
     """Searches a range of one segment; iterate once. ``decoder.totals`` has what was read."""
 
     def __init__(
-        self, source: ByteSource, range_: Range, search: Search, columns: Sequence[str], **limits: int
+        self, source: ByteSource, range_: Range, search: Criteria, columns: Sequence[str], **limits: int
     ) -> None:
-        """columns: of the matches, without any they are counted. limits: see SegmentDecoder."""
+        """columns: those of the matches to build. limits: see SegmentDecoder."""
         self._first, self._then = search.split()
         self._builder = RecordBuilder({*columns, *columns_of(self._then)})
         self._columns = columns
@@ -70,7 +70,7 @@ class SegmentSearch:
         )
 
     def __iter__(self) -> Iterator[tuple[Group, pa.RecordBatch | None]]:
-        """Each group of batches, and its matches in the order of the log; None without any."""
+        """Yields each group of batches with its matches in the order of the log; None if it has none."""
         before = 0  # records of the same large batch in the groups before
         for group in self.decoder:
             records = group.records
@@ -96,7 +96,7 @@ _MOST_TEXTS = 4  # more than these cost more than the keys of the records
 
 
 class BatchFilter:
-    """Tells the batches that are worth expanding. ``select`` of SegmentDecoder."""
+    """Tells which batches are worth expanding: the ``select`` of SegmentDecoder."""
 
     def __init__(self, conditions: Sequence[Condition], only_transactional: bool = False) -> None:
         self._bounds = [one for one in conditions if isinstance(one, InBounds)]
@@ -107,7 +107,7 @@ class BatchFilter:
         self._places: list[np.ndarray] = []
 
     def __call__(self, window: np.ndarray, batches: np.ndarray) -> np.ndarray:
-        """bool[n]: of ``batches`` (BATCH[n]) in ``window`` (uint8) those that may hold a match."""
+        """Returns bool[n]: which of ``batches`` (BATCH[n]) in ``window`` (uint8) may hold a match."""
         wanted = np.ones(len(batches), dtype=bool)
         for one in self._bounds:
             overlaps = _overlaps_offsets if one.column == "offset" else _overlaps_times
@@ -131,22 +131,23 @@ class BatchFilter:
 
 
 def _texts(conditions: Iterable[Condition]) -> tuple[bytes, ...]:
-    """The texts of the condition whose shortest one is the longest; none where no condition has a few."""
+    """Returns the texts of the condition whose shortest text is longest; () if none has few enough."""
     some = [one.literals for one in conditions if one.literals]
     some = [texts for texts in some if len(texts) <= _MOST_TEXTS and all(texts)]
     return max(some, key=lambda texts: min(map(len, texts)), default=())
 
 
 def _rarest(text: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """int64[3]: the places of the bytes of a text that are the rarest by ``counts`` (int64[256])."""
+    """Returns int64[3]: the indexes of the bytes of a text that are rarest by ``counts`` (int64[256])."""
     order: np.ndarray = np.resize(np.argsort(counts[text], kind="stable"), 3)
     return order.astype(np.int64)
 
 
 def _overlaps_offsets(batches: np.ndarray, bounds: Bounds) -> np.ndarray:
-    """The first offset of a wrapper is not known before it is expanded; in magic 0 its own may be wrong.
+    """Returns bool[n]: which batches may hold offsets within bounds.
 
-    A last offset past int64 wraps around.
+    The first offset of a wrapper is not known before it is expanded; in magic 0 its own may be wrong. A last
+    offset past int64 wraps around.
     """
     is_wrapper = (batches["magic"] < f.MAGIC_V2) & (batches["codec"] != f.CODEC_NONE)
     found = np.ones(len(batches), dtype=bool)
@@ -162,9 +163,10 @@ def _overlaps_offsets(batches: np.ndarray, bounds: Bounds) -> np.ndarray:
 
 
 def _overlaps_times(batches: np.ndarray, bounds: Bounds) -> np.ndarray:
-    """The highest timestamp applies to all records where the broker set it, or where there is one record.
+    """Returns bool[n]: which batches may hold timestamps within bounds.
 
-    Where producers set it, records that need not be decompressed are looked at: a header may lie.
+    The highest timestamp applies to all records where the broker set it, or where there is one record. Where
+    producers set it, records that need not be decompressed are looked at: a header may lie.
     """
     newest = batches["max_timestamp"]
     is_known = newest >= 0

@@ -1,6 +1,6 @@
 """Searches one slice of a segment in a worker process, and tells which records are superseded.
 
-They are where a later record of the same key, which counts, is in the same log.
+A record is superseded if a later record of the same key that counts (LastOffsets) is in the same log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from kafka_log_lake.pipelines.find.segment_search import COLUMNS, SegmentSearch
 from kafka_log_lake.pipelines.plan.headers import older, start_for
 from kafka_log_lake.pipelines.plan.slices import Slice
 from kafka_log_lake.pipelines.tasks.pool import is_ended
-from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange, Noting, Placing, SliceScan, read_slice
+from kafka_log_lake.pipelines.tasks.slice_scan import (
+    DamageCollector,
+    DamagedRange,
+    SliceScan,
+    TransactionCollector,
+    read_slice,
+)
 from kafka_log_lake.udfs.batches.committed import COMMITTED, OPEN, Delivery, Outcomes, delivery
 from kafka_log_lake.udfs.batches.log_start import LogStart
 from kafka_log_lake.udfs.batches.offsets import NO_LIMIT
@@ -28,7 +34,7 @@ from kafka_log_lake.udfs.decoder.resync import Resynchronizer
 from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.spark.protocol import SliceReport
-from kafka_log_lake.udfs.storage.byte_source import ByteSource, local_path
+from kafka_log_lake.udfs.storage.byte_source import ByteSource, path_of_uri
 
 DECIDING = ("offset", "producer_id", "producer_epoch", "is_transactional", "is_control")
 _SURE = 2  # batches in a row past the last offset that is looked for: no checksum covers the offset of one
@@ -36,7 +42,7 @@ HELD_BYTES = 16 << 20  # of matches that a worker gives at a time
 
 
 class Transactions(NamedTuple):
-    """The transactions of a log."""
+    """The transactions of a log: what a consumer gets of them, and their outcomes."""
 
     delivery: Delivery
     outcomes: Outcomes
@@ -45,7 +51,7 @@ class Transactions(NamedTuple):
     def of(
         cls, transactions: np.ndarray, without_marker: str | None = OPEN, start: LogStart | None = None
     ) -> Transactions:
-        """transactions: TRANSACTION[n] of the log. without_marker: see ``Outcomes``. start: of the log."""
+        """Builds from TRANSACTION[n] of the log. without_marker: see ``Outcomes``. start: of the log."""
         return cls(delivery(transactions, start), Outcomes(transactions, without_marker))
 
 
@@ -53,13 +59,14 @@ NO_TRANSACTIONS = Transactions.of(np.zeros(0, dtype=TRANSACTION))
 
 
 @dataclass
-class Found:
-    """What a slice holds.
+class SliceResult:
+    """The result of a search of one slice.
 
-    scan: what was read, its damage and transactions. batches: matches, with the columns ``COLUMNS``; none
-    where matches are counted. rest: where the search was interrupted, as its matches are many; None: it is
-    done. is_past: whether what follows in the log lies behind the offsets that are looked for. passed_until:
-    the last offset of a segment that the search passed over, as its headers are of an earlier time.
+    scan: what was read, its damage and transactions. batches: matches, with the columns that were asked for;
+    none if matches are counted. count: number of matches. rest: byte at which the search was interrupted, as
+    its matches are many; None: it is done. is_past: whether what follows in the log lies after the requested
+    offsets. passed_until: the last offset of a segment that the search passed over, as it is older than
+    ``since``; else None.
     """
 
     slice_: Slice
@@ -72,8 +79,8 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Work:
-    """What a worker does with a slice.
+class SliceSearch:
+    """Searches a slice in a worker.
 
     transactions: of the log, where outcomes decide. most: matches after which the rest need not be searched.
     """
@@ -84,10 +91,10 @@ class Work:
     most: int | None = None
     columns: tuple[str, ...] = COLUMNS
 
-    def __call__(self, slice_: Slice) -> Found:
-        return _opened(slice_, self._search)
+    def __call__(self, slice_: Slice) -> SliceResult:
+        return _run(slice_, self._search)
 
-    def _search(self, slice_: Slice, source: ByteSource, found: Found) -> None:
+    def _search(self, slice_: Slice, source: ByteSource, found: SliceResult) -> None:
         range_ = self._range(slice_, source, found)
         if range_ is None:
             return
@@ -99,11 +106,11 @@ class Work:
         found.scan.report = replace(found.scan.report, totals=search.decoder.totals)
         end = max((-1 if b.high is None else b.high for b in request.offsets), default=-1)
         has_end = bool(request.offsets) and all(b.high is not None for b in request.offsets)
-        placing, held, beyond = Placing(found.scan, slice_.segment), 0, 0
+        collector, held, beyond = DamageCollector(found.scan, slice_.segment), 0, 0
         for group, matches in search:
             if is_ended():
                 break
-            placing.add(group)
+            collector.add(group)
             if matches is not None:
                 matches = decided(matches, request, self.transactions)
                 found.count += matches.num_rows
@@ -118,12 +125,12 @@ class Work:
             if (held >= HELD_BYTES or is_enough) and (rest := _end_of(group)) is not None:
                 found.rest = rest
                 break
-        placing.close()
+        collector.close()
 
-    def _range(self, slice_: Slice, source: ByteSource, found: Found) -> Range | None:
-        """What to search of a slice; None if nothing of its segment can match."""
+    def _range(self, slice_: Slice, source: ByteSource, found: SliceResult) -> Range | None:
+        """Returns the bytes of a slice to search; None if nothing of its segment can match."""
         segment, start, since = slice_.segment, slice_.start, self.request.since
-        if start == 0 and local_path(segment.uri) is not None:
+        if start == 0 and path_of_uri(segment.uri) is not None:
             base, length = segment.file_base_offset, segment.length
             if since is not None and (last := older(source, segment.uri, base, length, since)) is not None:
                 found.passed_until = min(last.last_offset, NO_LIMIT)  # a header may claim more
@@ -137,7 +144,7 @@ class Work:
 
 
 def decided(matches: pa.RecordBatch, request: Request, transactions: Transactions | None) -> pa.RecordBatch:
-    """Of the matches those whose transactions have the outcomes that are looked for."""
+    """Returns the matches whose transactions have the requested outcomes; all if ``transactions`` is None."""
     if transactions is None:
         return matches
     if request.committed:
@@ -150,18 +157,18 @@ def decided(matches: pa.RecordBatch, request: Request, transactions: Transaction
 
 @dataclass(frozen=True)
 class ReadHeaders:
-    """Reads the headers of batches in a slice, and of records the markers, and those whose offsets only they
-    tell: compressed messages.
+    """Reads the headers of batches in a slice; records only of markers and of compressed messages of magic 0
+    and 1, whose offsets only they tell.
     """
 
     max_batch_uncompressed: int
 
-    def __call__(self, slice_: Slice) -> Found:
-        return _opened(slice_, self._read)
+    def __call__(self, slice_: Slice) -> SliceResult:
+        return _run(slice_, self._read)
 
-    def _read(self, slice_: Slice, source: ByteSource, found: Found) -> None:
+    def _read(self, slice_: Slice, source: ByteSource, found: SliceResult) -> None:
         limit = self.max_batch_uncompressed
-        noting = Noting(found.scan, slice_.segment)
+        collector = TransactionCollector(found.scan, slice_.segment)
         decoder = SegmentDecoder(
             source,
             slice_.range,
@@ -172,8 +179,8 @@ class ReadHeaders:
         )
         found.scan.report = replace(found.scan.report, totals=decoder.totals)
         for group in decoder:
-            noting.add(group)
-        noting.close()
+            collector.add(group)
+        collector.close()
 
 
 def _are_deciding(_: np.ndarray, batches: np.ndarray) -> np.ndarray:
@@ -182,15 +189,15 @@ def _are_deciding(_: np.ndarray, batches: np.ndarray) -> np.ndarray:
     return np.where(is_v2, is_control, batches["codec"] != f.CODEC_NONE)
 
 
-def _opened(slice_: Slice, work: Callable[[Slice, ByteSource, Found], None]) -> Found:
-    """What ``work`` finds in a slice; a problem where its segment can't be opened or read."""
-    found = Found(slice_, SliceScan(SliceReport(slice_.group_id, slice_.segment.segment, slice_.start)))
+def _run(slice_: Slice, work: Callable[[Slice, ByteSource, SliceResult], None]) -> SliceResult:
+    """Runs ``work`` on a slice and returns its result, with a problem if the segment can't be read."""
+    found = SliceResult(slice_, SliceScan(SliceReport(slice_.group_id, slice_.segment.segment, slice_.start)))
 
-    def read(source: ByteSource, _: SliceReport) -> Found:
+    def read(source: ByteSource, _: SliceReport) -> SliceResult:
         work(slice_, source, found)
         return found
 
-    def failed(report: SliceReport) -> Found:
+    def failed(report: SliceReport) -> SliceResult:
         found.scan.report = report
         return found
 
@@ -198,7 +205,7 @@ def _opened(slice_: Slice, work: Callable[[Slice, ByteSource, Found], None]) -> 
 
 
 def _beyond(group: Group, end: int, before: int) -> int:
-    """How many sound batches in a row, up to the last of a group, begin at or past an offset.
+    """Counts the sound batches in a row, up to the last of a group, that begin at or past offset ``end``.
 
     before: those in a row before the group.
     """
@@ -208,7 +215,7 @@ def _beyond(group: Group, end: int, before: int) -> int:
 
 
 def _end_of(group: Group) -> int | None:
-    """Where the batches of a group end; None within a large batch."""
+    """Returns the byte where a group ends; None within a large batch, with damage, or without batches."""
     if group.holders is not None and group.holders is not group.batches:
         return None
     if not len(group.batches) or group.damages:
@@ -216,8 +223,8 @@ def _end_of(group: Group) -> int | None:
     return int(group.batches["position"][-1] + group.batches["size"][-1])
 
 
-def search_each(work: Any, slices: Sequence[Slice]) -> list[Found]:
-    """What ``work`` finds in slices one after another, up to one that was interrupted."""
+def search_each(work: Any, slices: Sequence[Slice]) -> list[SliceResult]:
+    """Returns the results of ``work`` on slices, one after another, up to one that was interrupted."""
     found = []
     for slice_ in slices:
         found.append(work(slice_))
@@ -241,12 +248,12 @@ class LastOffsets:
         self._unknown_until = max(self._unknown_until, _NO_END if offset is None else offset)
 
     def note(self, damage: DamagedRange) -> None:
-        """Notes a damaged range, if an offset may be in it."""
+        """Notes a damaged range, if offsets may be missing there."""
         if damage.first_lost is not None:
             self.unknown_until(damage.last_lost)
 
     def add(self, records: pa.RecordBatch, outcomes: Outcomes) -> None:
-        """records: with key and the columns that decide about transactions."""
+        """Takes the last offsets from records with key and the columns DECIDING."""
         outcome = outcomes.of(records)
         counts = pc.and_not(
             pc.or_(outcome.is_null(), pc.equal(outcome, COMMITTED).fill_null(False)),
@@ -257,7 +264,7 @@ class LastOffsets:
         self._last.update((key, offset) for key, offset in pairs if key is not None)
 
     def of(self, records: pa.RecordBatch) -> pa.Array:
-        """bool[n]: whether records are superseded; null where that is not known, and without a key."""
+        """Returns bool[n]: whether records are superseded; null if not known, and for control records."""
         names = ("key", "offset", "is_control")
         rows = zip(*(records.column(name).to_pylist() for name in names), strict=True)
         known = (None if control else self._one(key, offset) for key, offset, control in rows)
@@ -272,7 +279,7 @@ class LastOffsets:
 
 
 def distinct_keys(batches: Iterable[pa.RecordBatch]) -> pa.Array:
-    """The keys of records, each once."""
+    """Returns the keys of records, each once, as binary[n]; without null."""
     found: dict[bytes, None] = {}
     for batch in batches:
         found.update(dict.fromkeys(key for key in batch.column("key").to_pylist() if key is not None))

@@ -1,4 +1,4 @@
-"""``find --typed``, and conditions on values: the schema registry that lies next to the logs.
+"""Decodes typed matches for ``find --typed`` with the schema registry that lies next to the logs.
 
 The registry is the topic ``_schemas`` of the sources, else the folder ``_schemas-0`` next to their partition
 folders; of a lake what it knows. What a topic's payloads without a schema are says a sample of its first
@@ -28,7 +28,7 @@ TYPED_FIELDS = (
 
 
 def first_records(segments: pa.Table, topic: str, most: int) -> list[dict[str, Any]]:
-    """The first data records of a topic. segments: LISTING_SCHEMA."""
+    """Returns the first ``most`` data records of a topic. segments: LISTING_SCHEMA."""
     own = segments.filter(pc.equal(segments.column("topic"), topic))
     ordered = own.sort_by([("partition", "ascending"), ("file_base_offset", "ascending")])
     return list(islice(records_of(ordered.column("segment").to_pylist()), most))
@@ -42,9 +42,9 @@ class TypedValues:
         self._plain: dict[tuple[str, str], str] = {}
 
     def fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """TYPED_FIELDS of a match:
+        """Returns TYPED_FIELDS of a match: values in canonical JSON, or classes of errors.
 
-        values in canonical JSON, or classes of errors; null for control records.
+        None for control records.
         """
         found: dict[str, Any] = dict.fromkeys(TYPED_FIELDS)
         if row["control_type"] is not None:

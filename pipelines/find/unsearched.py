@@ -1,4 +1,4 @@
-"""What a search could not see: the reasons why a record that is not found may exist all the same.
+"""Lists what a search could not see: the reasons why a record that is not found may exist all the same.
 
 ``udfs.batches.account`` has the rules: which offsets the files of a disk name, and which of these were not
 read soundly. Here stands which of them concern a search.
@@ -39,7 +39,7 @@ from kafka_log_lake.udfs.batches.account import (
 )
 from kafka_log_lake.udfs.batches.offsets import NO_LIMIT, misplaced
 from kafka_log_lake.udfs.batches.retention import COMPACTED_TOPICS
-from kafka_log_lake.udfs.storage.byte_source import SourceError, local_path
+from kafka_log_lake.udfs.storage.byte_source import SourceError, path_of_uri
 from kafka_log_lake.udfs.storage.opening import open_source
 
 _LEFT = "passed over; --include-deleted reads what a broker left behind"
@@ -50,8 +50,8 @@ Scans = Mapping[Segment, list[SliceScan]]
 
 @dataclass(frozen=True)
 class Unsearched:
-    """What could not be searched: bytes of the log ``name``; without ``damage`` all of a file or folder, or
-    offsets of a log that no segment has. held: what of the search its bytes hold, in words.
+    """Something that could not be searched: with ``damage`` bytes of the log ``name``, else a whole file or
+    folder, or offsets that no segment has. held: says that its bytes hold what is looked for; else "".
     """
 
     name: str
@@ -60,16 +60,17 @@ class Unsearched:
     held: str = ""
 
 
-def offsets_of(log: str, one: Unseen) -> Unsearched:
-    """Offsets of a log that were not read soundly. log: its topic and partition."""
-    return Unsearched(f"{log}: offsets {one.first} to {'the end' if one.last is None else one.last}", one.why)
+def offsets_of(log: str, unseen: Unseen) -> Unsearched:
+    """Describes offsets of a log that were not read soundly. log: its topic and partition."""
+    last = "the end" if unseen.last is None else unseen.last
+    return Unsearched(f"{log}: offsets {unseen.first} to {last}", unseen.why)
 
 
-Place = tuple[str | None, int | None]
+TopicPartition = tuple[str | None, int | None]
 
 
-def known_partitions(listing: Listing, roots: Sequence[str], topics: TopicFilter) -> set[Place]:
-    """The topics and partitions of which something is in the sources, or is named there.
+def known_partitions(listing: Listing, roots: Sequence[str], topics: TopicFilter) -> set[TopicPartition]:
+    """Returns the topics and partitions that the sources hold or name.
 
     (None, None) stands for an unknown one, in a folder or file that can't be read.
     """
@@ -81,7 +82,7 @@ def known_partitions(listing: Listing, roots: Sequence[str], topics: TopicFilter
     return known | {(None, None) for _ in listing.unreadable}
 
 
-def check_partitions(known: Collection[Place], request: Request) -> None:
+def check_partitions(known: Collection[TopicPartition], request: Request) -> None:
     """Raises a UserError where no source has a partition that is requested by its number."""
     there = {number for _, number in known}
     for numbers, is_wanted in request.partitions:
@@ -94,7 +95,7 @@ def check_partitions(known: Collection[Place], request: Request) -> None:
 def not_listed(
     listing: Listing, request: Request, roots: Sequence[str], topics: TopicFilter
 ) -> Iterator[Unsearched]:
-    """What is on the disks, or is named there, and is in no log that is searched.
+    """Yields what is on the disks, or is named there, and is in no log that is searched.
 
     roots: local folders that the sources name.
     """
@@ -123,7 +124,7 @@ def not_listed(
 def _without_segments(
     listing: Listing, roots: Sequence[str], topics: TopicFilter
 ) -> Iterator[tuple[tuple[str, int], Witnesses]]:
-    """Partitions that files of the disks name, and of which no segment is there, with what names them."""
+    """Yields the partitions without a segment that files of the disks name, with what names them."""
     listed = set(listing.segments.column("partition_dir").to_pylist())
     for place, witnesses in logs_without_segments(listing.witnesses, listing.checkpoints, listed, roots):
         if topics(place.topic):
@@ -131,13 +132,13 @@ def _without_segments(
 
 
 def _concerns(uri: str, request: Request, topics: TopicFilter) -> bool:
-    """Whether a folder or file may be of a partition that is requested, by its name or its folder's."""
+    """Returns whether a folder or file may be of a requested partition, by its name or its folder's."""
     places = [one for one in map(parse_folder, (uri, uri.rpartition("/")[0])) if not isinstance(one, str)]
     return not places or (topics(places[0].topic) and request.takes(places[0].partition))
 
 
 def unsearched_asides(log: str, witnesses: Witnesses, request: Request) -> Iterator[Unsearched]:
-    """Swap files next to the segments of a log, which were passed over, and witnesses that can't be read."""
+    """Yields passed-over swap files next to a log's segments, and witnesses that can't be read."""
     for one in witnesses.aside:
         if one.kind == "swap" and one.length and request.may_hide(one.base, None):
             yield Unsearched(f"{log}: {os.path.basename(one.name)}", _SWAP)
@@ -153,10 +154,10 @@ def unseen_at_edges(
     request: Request,
     is_past: bool,
 ) -> list[Unseen]:
-    """The offsets before the first segment of a log and behind the last batch that were not searched.
+    """Returns the offsets before a log's first segment and after its last batch that were not searched.
 
     segments: all of the log. passed: last offsets of the segments that were passed over. is_past: whether the
-    search ended before the end of the log, as what follows lies behind the offsets that are requested.
+    search ended before the end of the log, as what follows lies after the offsets that are requested.
     """
     start, last = segments[0].file_base_offset, segments[-1]
     slices = [] if is_past else scans.get(last, [])
@@ -168,7 +169,7 @@ def unseen_at_edges(
         tail = _tail(last, slices, end, request)
         account = account_of(start, end, witnesses, (), tail)
         unseen = list(account.unseen)
-        # zeros behind batches may be room that was never written, or pages that a crash lost; and what is cut
+        # zeros after batches may be room that was never written, or pages that a crash lost; and what is cut
         # may have held more than files name
         if tail is not None and tail.last is None and not any(one.last is None for one in unseen):
             unseen.append(replace(tail, first=max(tail.first, account.end)))
@@ -181,7 +182,7 @@ def unseen_at_edges(
 
 
 def _of_start(witnesses: Witnesses) -> Witnesses:
-    """What says where a log begins, alone."""
+    """Returns only the witnesses that say where a log begins."""
     return replace(
         NO_WITNESSES,
         epochs=witnesses.epochs and witnesses.epochs[:1],
@@ -193,7 +194,7 @@ def _of_start(witnesses: Witnesses) -> Witnesses:
 
 
 def _tail(segment: Segment, slices: Sequence[SliceScan], end: int, request: Request) -> Unseen | None:
-    """The offsets in what the last segment of a log ends in, if that is no batch."""
+    """Returns the offsets in the torn batch or zeros at the end of a log's last segment; None without any."""
     totals = slices[-1].report.totals
     size = sum(scan.report.totals.tail_bytes for scan in slices)
     if not size:
@@ -211,7 +212,7 @@ def _tail(segment: Segment, slices: Sequence[SliceScan], end: int, request: Requ
 
 
 def held_text(uri: str, position: int, size: int, request: Request) -> str:
-    """Says that the bytes of a torn or damaged range hold what is looked for; "" where they do not.
+    """Says that the bytes of a torn or damaged range hold what is looked for; "" if they do not.
 
     A batch that is compressed does not show what it holds.
     """
@@ -227,13 +228,13 @@ def held_text(uri: str, position: int, size: int, request: Request) -> str:
     found = [next((text for text in texts if text and text in data), None) for texts in wanted]
     if None in found:
         return ""
-    name = local_path(uri) or uri
+    name = path_of_uri(uri) or uri
     place = position + data.index(found[0] or b"")
     return f"; its bytes hold what is looked for, at byte {place} of {os.path.basename(name)}"
 
 
 def not_covered(one: Unseen, covered: Sequence[tuple[int, int]]) -> Iterator[Unseen]:
-    """What is left of offsets without ranges of others, first and last of each."""
+    """Yields the parts of offsets outside of the covered ranges (first and last offset of each)."""
     at, end = one.first, NO_LIMIT if one.last is None else one.last
     for first, last in sorted(covered):
         if at < first <= end:
@@ -244,16 +245,16 @@ def not_covered(one: Unseen, covered: Sequence[tuple[int, int]]) -> Iterator[Uns
 
 
 def covered_by(scans: Scans, passed: Mapping[Segment, int]) -> list[tuple[int, int]]:
-    """The offsets of sound batches that were searched, first and last of each range."""
+    """Returns the offsets of batches that were searched or passed over, first and last of each range."""
     runs = [scan.runs for of_segment in scans.values() for scan in of_segment]
     found = [(one.file_base_offset, last) for one, last in passed.items()]
     return found + [(int(run["first"]), int(run["last"])) for some in runs for run in some]
 
 
 def not_selected(segments: Sequence[Segment], request: Request) -> Iterator[Unseen]:
-    """The requested offsets in segments of a log that no source names; none where no offsets are requested.
+    """Yields the requested offsets in segments that no source names; none if no offsets are requested.
 
-    segments: those.
+    segments: those that no source names.
     """
     for segment in segments if request.offsets else ():
         last = None if segment.file_limit == NO_LIMIT else segment.file_limit - 1
@@ -264,8 +265,8 @@ def not_selected(segments: Sequence[Segment], request: Request) -> Iterator[Unse
 
 
 def unseen_within(scans: Scans, passed: Mapping[Segment, int], missing: Sequence[Unseen]) -> Iterator[Unseen]:
-    """The offsets behind the last batch of segments that others follow: in zeros or a cut batch, or where
-    those that follow have no byte.
+    """Yields the offsets after the last batch of segments that others follow: in zeros, in a cut batch, or
+    in following segments without a byte.
 
     passed: last offsets of the segments that were passed over. missing: offsets that are known to be missing;
     these are left out.
@@ -290,7 +291,7 @@ def unseen_within(scans: Scans, passed: Mapping[Segment, int], missing: Sequence
 
 
 def has_gap(scans: Scans, request: Request, passed: Mapping[Segment, int]) -> bool:
-    """Whether a segment ends before the next one begins, at offsets that may match, and no cleaner ran."""
+    """Returns whether offsets between two segments may match, and no log cleaner removed them."""
     if any(scan.runs["is_cleaned"].any() for of_segment in scans.values() for scan in of_segment):
         return False
     for segment, of_segment in scans.items():
@@ -309,7 +310,7 @@ def has_wrong_base(scans: Scans) -> bool:
 
 
 def damages_in(scans: Scans) -> Iterator[DamagedRange]:
-    """The damaged ranges of a log, in its order."""
+    """Yields the damaged ranges of a log, in its order."""
     for segment in sorted(scans, key=lambda one: one.file_base_offset):
         if not any(scan.report.problem for scan in scans[segment]):
             yield from damages_of(segment, list(scans[segment]))

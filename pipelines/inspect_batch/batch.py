@@ -15,7 +15,14 @@ import numpy as np
 from kafka_log_lake.pipelines.inspect_batch import causes
 from kafka_log_lake.pipelines.inspect_batch.causes import CERTAIN, LIKELY, POSSIBLE, Cause
 from kafka_log_lake.pipelines.inspect_batch.contradictions import contradictions
-from kafka_log_lake.pipelines.inspect_batch.fields import FILE, PAYLOAD, Broken, Checksum, Field, read_fields
+from kafka_log_lake.pipelines.inspect_batch.fields import (
+    FILE,
+    PAYLOAD,
+    Broken,
+    Checksum,
+    InspectedField,
+    read_fields,
+)
 from kafka_log_lake.pipelines.inspect_batch.mended import mended_records
 from kafka_log_lake.pipelines.inspect_batch.other_batches import (
     between_batches,
@@ -23,7 +30,7 @@ from kafka_log_lake.pipelines.inspect_batch.other_batches import (
     header_inside,
     inner_batch,
 )
-from kafka_log_lake.pipelines.inspect_batch.place import Damage, Neighbour, Place, header_of, read
+from kafka_log_lake.pipelines.inspect_batch.place import BatchPlace, DamagedBatch, Neighbour, header_of, read
 from kafka_log_lake.pipelines.inspect_batch.records import (
     Batch,
     Records,
@@ -71,7 +78,7 @@ class Inspection:
     magic: int
     status: str = "ok"
     problem: str = ""
-    fields: list[Field] = field(default_factory=list)
+    fields: list[InspectedField] = field(default_factory=list)
     checksum: Checksum | None = None
     payload: bytes | None = None
     records: int = 0
@@ -90,7 +97,7 @@ class Inspection:
 def inspect(
     source: ByteSource,
     length: int,
-    place: Place,
+    place: BatchPlace,
     shown: Shown,
     limit: int = MAX_BATCH_UNCOMPRESSED,
     most_mended: int = 0,
@@ -116,7 +123,7 @@ def inspect(
     in_it = 0
     if is_whole:
         in_it = _of_whole(found, content, computed, shown, limit)
-    damage = Damage(source, length, place, taken, size if size > 0 else 0)
+    damage = DamagedBatch(source, length, place, taken, size if size > 0 else 0)
     if not is_whole:
         is_cut = size > 0 or size == framing.TOO_SHORT
         found.status = "tail" if taken == room and (is_cut or not damage.data.any()) else "damaged"
@@ -157,7 +164,7 @@ def _of_whole(found: Inspection, content: np.ndarray, computed: int | None, show
     if records.broken is not None:
         broken = records.broken
         place = PAYLOAD if found.payload is not None else FILE
-        found.fields.append(Field("here", broken.at, broken.size, "", "", 2, place, broken.problem))
+        found.fields.append(InspectedField("here", broken.at, broken.size, "", "", 2, place, broken.problem))
     if not found.checksum.is_right:
         found.status = "corrupt"
         found.problem = faults.describe(
@@ -204,7 +211,7 @@ def _expanded(found: Inspection, e: np.void, at: int, payload: bytes, limit: int
     else:
         found.payload = scratch.data[:made].tobytes()
         words += f", expanded {made}"
-    shown = Field(
+    shown = InspectedField(
         "payload", found.position + at, len(payload), words, "covered by the checksum", problem=problem
     )
     found.fields.append(shown)
@@ -235,7 +242,7 @@ def readable(batch: bytes, limit: int, position: int = 0) -> tuple[int, str, str
     return count, status, problem
 
 
-def causes_of(damage: Damage, can_read: Callable[[bytes], bool]) -> list[Cause]:
+def causes_of(damage: DamagedBatch, can_read: Callable[[bytes], bool]) -> list[Cause]:
     """The most likely cause first; one at least. can_read: whether records of a batch can be read."""
     if damage.is_whole and damage.is_sound(0):
         text = "the checksum of the whole is right: it was written as it is, with what is wrong inside of it"
@@ -247,7 +254,7 @@ def causes_of(damage: Damage, can_read: Callable[[bytes], bool]) -> list[Cause]:
     return made or [_unknown(damage)]
 
 
-def _proved(damage: Damage, can_read: Callable[[bytes], bool]) -> list[Cause]:
+def _proved(damage: DamagedBatch, can_read: Callable[[bytes], bool]) -> list[Cause]:
     """What makes the checksum right when it is undone; one byte of a long batch may do so by chance."""
     data, position = damage.data, damage.position
     if len(data) >= f.HEADER_UP_TO_MAGIC and not data.any():  # fewer begin any offset
@@ -270,7 +277,7 @@ def _proved(damage: Damage, can_read: Callable[[bytes], bool]) -> list[Cause]:
     return [under] if under is not None else []
 
 
-def _likely(damage: Damage) -> Iterator[Cause | None]:
+def _likely(damage: DamagedBatch) -> Iterator[Cause | None]:
     yield inner_batch(damage)
     inside = header_inside(damage)
     broken = damage.break_
@@ -290,7 +297,7 @@ def _likely(damage: Damage) -> Iterator[Cause | None]:
     yield inside
 
 
-def _unknown(damage: Damage) -> Cause:
+def _unknown(damage: DamagedBatch) -> Cause:
     text = "more than one byte is changed, in a way that was not recognized"
     if damage.is_whole and damage.header["codec"] == f.CODEC_NONE and damage.ends_right:
         if damage.break_ is None:

@@ -23,7 +23,7 @@ from kafka_log_lake.pipelines.inspect_batch.batch import Inspection, inspect
 from kafka_log_lake.pipelines.inspect_batch.locate import Locator, Stretch
 from kafka_log_lake.pipelines.inspect_batch.text import facts, raw_bytes, summary
 from kafka_log_lake.pipelines.listing.list_segments import list_segments, no_segments_error
-from kafka_log_lake.udfs.storage.byte_source import SourceError, local_path
+from kafka_log_lake.udfs.storage.byte_source import SourceError, path_of_uri
 
 _BATCHES, _RECORDS = 500, 100  # that are added, or shown, at a time
 _LINE, _LINES = 16, 256  # bytes of a line, and lines of a field
@@ -234,7 +234,7 @@ def _logs_of(path: str, include_deleted: bool) -> Any:
         raise no_segments_error((path,), listing)
     logs: dict[str, dict[str, list[str]]] = {}
     for row in listing.segments.select(["topic", "partition_dir", "segment", "wanted"]).to_pylist():
-        file = local_path(row["segment"])
+        file = path_of_uri(row["segment"])
         if not row["wanted"]:
             continue
         if file is None:

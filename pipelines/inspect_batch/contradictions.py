@@ -6,7 +6,7 @@ import numpy as np
 
 from kafka_log_lake.pipelines.inspect_batch import causes
 from kafka_log_lake.pipelines.inspect_batch.causes import Cause
-from kafka_log_lake.pipelines.inspect_batch.place import Place, header_of, read
+from kafka_log_lake.pipelines.inspect_batch.place import BatchPlace, header_of, read
 from kafka_log_lake.udfs.batches.offsets import NO_LIMIT, RUN, misplaced
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.storage.byte_source import ByteSource
@@ -14,7 +14,7 @@ from kafka_log_lake.udfs.storage.byte_source import ByteSource
 _MOST_SEARCHED = 1 << 24
 
 
-def contradictions(source: ByteSource, content: np.ndarray, place: Place, records: int) -> list[Cause]:
+def contradictions(source: ByteSource, content: np.ndarray, place: BatchPlace, records: int) -> list[Cause]:
     """Flipped bits outside the checksum, in the base offset or the epoch, by what is next to the batch.
 
     Or another order: the offset of a batch in another place is right.
@@ -37,7 +37,7 @@ def contradictions(source: ByteSource, content: np.ndarray, place: Place, record
     return found
 
 
-def _order(source: ByteSource, content: np.ndarray, place: Place, first: int, last: int) -> Cause | None:
+def _order(source: ByteSource, content: np.ndarray, place: BatchPlace, first: int, last: int) -> Cause | None:
     """A batch that is there twice, or before the one that it follows on. first, last: its offsets."""
     before, after = place.before, place.after
     if before is not None and first <= before.last_offset and not _may_be_equal(content, place, first, last):
@@ -57,7 +57,7 @@ def _order(source: ByteSource, content: np.ndarray, place: Place, first: int, la
     return Cause(causes.ORDER, causes.LIKELY, text, place.position, len(content) + after.size)
 
 
-def _may_be_equal(content: np.ndarray, place: Place, first: int, last: int) -> bool:
+def _may_be_equal(content: np.ndarray, place: BatchPlace, first: int, last: int) -> bool:
     """Whether another message may have the same bytes, and the offset of this one was changed.
 
     A message of magic 0 has no time, and one that is not compressed no offset but its own. There must be room
@@ -69,7 +69,7 @@ def _may_be_equal(content: np.ndarray, place: Place, first: int, last: int) -> b
     return before is not None and (after is None or after.last_offset - before.last_offset - 1 > last - first)
 
 
-def _offset_flip(content: np.ndarray, stored: int, place: Place, span: int, v2: bool) -> Cause | None:
+def _offset_flip(content: np.ndarray, stored: int, place: BatchPlace, span: int, v2: bool) -> Cause | None:
     """span: from the first offset to the last; the stored one is the first of magic 2, else the last."""
     before, after = place.before, place.after
     low = before.last_offset + 1 if before is not None else place.first_offset
@@ -96,7 +96,7 @@ def _offset_flip(content: np.ndarray, stored: int, place: Place, span: int, v2: 
     return _outside(content, place.position, f.OFFSET_POS, 8, bit, (name, stored, value, why, sure))
 
 
-def _is_misplaced(place: Place, first: int, last: int) -> bool:
+def _is_misplaced(place: BatchPlace, first: int, last: int) -> bool:
     """Whether the offsets of the batch are wrong, by the batches next to it and the file's name."""
     before, after = (
         [] if one is None else [(one.base_offset, one.last_offset)] for one in (place.before, place.after)
@@ -111,7 +111,7 @@ def _is_misplaced(place: Place, first: int, last: int) -> bool:
     return bool(misplaced(runs)[len(before)])
 
 
-def _epoch_flip(content: np.ndarray, e: np.void, place: Place) -> Cause | None:
+def _epoch_flip(content: np.ndarray, e: np.void, place: BatchPlace) -> Cause | None:
     stored = int(e["leader_epoch"])
     known = [n.leader_epoch for n in (place.before, place.after) if n is not None and n.magic == f.MAGIC_V2]
     noted = place.epoch_at(int(e["base_offset"]))

@@ -19,7 +19,7 @@ _SHOWN = 240
 
 
 @dataclass(frozen=True)
-class Field:
+class InspectedField:
     """at: its first byte, in the segment or in the expanded payload. size: in bytes, 0 for what is missing.
 
     level: 0 for fields of the batch, 1 for a record, 2 for its fields, 3 for its headers. problem: what was
@@ -49,14 +49,14 @@ class Reader:
 
     def __init__(self, data: bytes, base: int, place: str, at: int = 0) -> None:
         self.data, self.at, self._base, self._place = data, at, base, place
-        self.fields: list[Field] = []
+        self.fields: list[InspectedField] = []
 
     def add(
         self, name: str, at: int, size: int, value: str, meaning: str = "", level: int = 0, problem: str = ""
     ) -> None:
         """Adds a field; ``at`` counts from the begin of the buffer."""
         place = self._base + at
-        self.fields.append(Field(name, place, size, value, meaning, level, self._place, problem))
+        self.fields.append(InspectedField(name, place, size, value, meaning, level, self._place, problem))
 
     def broken(self, at: int, size: int, problem: str) -> Broken:
         """Why it can't be read on; ``at`` counts from the begin of the buffer."""
@@ -136,7 +136,7 @@ def _as_text(raw: bytes) -> str | None:
     return text if all(c.isprintable() or c in "\n\t\r" for c in text) else None
 
 
-def moment(milliseconds: int) -> str:
+def timestamp_text(milliseconds: int) -> str:
     """A timestamp in words."""
     if milliseconds == f.NO_TIMESTAMP:
         return "no timestamp"
@@ -170,7 +170,7 @@ class Checksum:
         return self.stored == self.computed
 
 
-def read_fields(data: bytes, position: int, room: int, computed: int | None) -> list[Field]:
+def read_fields(data: bytes, position: int, room: int, computed: int | None) -> list[InspectedField]:
     """The fields of the header at the begin of ``data``, by its magic.
 
     position: of it in the segment. room: bytes of the segment from there on. computed: the checksum, or None
@@ -226,8 +226,8 @@ def _read_v2(reader: Reader, position: int, computed: int | None) -> None:
         check=lambda n: "" if n >= 0 else f"expected 0 or more, found {n}",
     )
     name = "deleteHorizonMs" if attributes & f.DELETE_HORIZON_MASK else "baseTimestamp"
-    reader.integer(name, 8, moment)
-    reader.integer("maxTimestamp", 8, moment)
+    reader.integer(name, 8, timestamp_text)
+    reader.integer("maxTimestamp", 8, timestamp_text)
     reader.integer("producerId", 8, lambda n: _NO if n == -1 else "")
     reader.integer("producerEpoch", 2, lambda n: _NO if n == -1 else "")
     reader.integer("baseSequence", 4, lambda n: _NO if n == -1 else "of the first record")
@@ -276,4 +276,4 @@ def _read_message(reader: Reader, position: int, computed: int | None) -> None:
 
     reader.integer("attributes", 1, words, signed=False, check=check)
     if magic == f.MAGIC_V1:
-        reader.integer("timestamp", 8, moment)
+        reader.integer("timestamp", 8, timestamp_text)

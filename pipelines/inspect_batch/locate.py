@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafka_log_lake.pipelines.cli.errors import UserError
-from kafka_log_lake.pipelines.inspect_batch.place import Neighbour, Place, read
+from kafka_log_lake.pipelines.inspect_batch.place import BatchPlace, Neighbour, read
 from kafka_log_lake.pipelines.listing.naming import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -75,7 +75,7 @@ class Locator:
         data = read(self.source, header.position, header.size)
         return len(data) == header.size and bool(is_sound(data, 0, header.size))
 
-    def at_position(self, position: int) -> Place:
+    def at_position(self, position: int) -> BatchPlace:
         """The batch, or the damage, that begins at a position."""
         if not 0 <= position < self.length:
             have = f"it has {self.length} bytes, from 0 to {self.length - 1}"
@@ -87,7 +87,7 @@ class Locator:
                 return self._inside(one, position)
         raise UserError(f"no batch is at position {position}")
 
-    def _inside(self, one: Stretch, position: int) -> Place:
+    def _inside(self, one: Stretch, position: int) -> BatchPlace:
         """A position inside of what headers lead to: only a sound batch may begin there, if that is none."""
         header = one.header
         outer_is_sound = header is not None and self.is_sound(header)
@@ -102,7 +102,7 @@ class Locator:
             f"give --position {one.position}"
         )
 
-    def at_offset(self, offset: int) -> Place:
+    def at_offset(self, offset: int) -> BatchPlace:
         """The batch with an offset."""
         lowest, highest, are_rising = 2**63, -(2**63) - 1, True
         for one in self.stretches():
@@ -121,7 +121,7 @@ class Locator:
             + ("" if are_rising else ", which do not rise: scan shows a wrong base offset")
         )
 
-    def first_damage(self) -> Place:
+    def first_damage(self) -> BatchPlace:
         """The first batch, or range, that is not sound; the first batch where all are."""
         first: Stretch | None = None
         for one in self.stretches():
@@ -142,7 +142,7 @@ class Locator:
             return header.offset, header.last_offset
         return -(1 << 62), header.last_offset
 
-    def place(self, one: Stretch) -> Place:
+    def place(self, one: Stretch) -> BatchPlace:
         """A batch, or a damaged range, between its neighbours."""
         after = self._next(one.end)
         if one.header and not self.is_sound(one.header) and not (after and self.is_sound(after)):
@@ -150,7 +150,7 @@ class Locator:
             found = self._resync.next_batch(one.position, LastOffset(last, one.position))
             after = self._next(found) if found > 0 else None
         neighbours = self._neighbour(one.before), self._neighbour(after)
-        return Place(one.position, one.end, *neighbours, self.base, self._epoch_at)
+        return BatchPlace(one.position, one.end, *neighbours, self.base, self._epoch_at)
 
     def _next(self, position: int) -> Header | None:
         return next(headers(self.source, position, self.length), None)

@@ -14,7 +14,7 @@ from kafka_log_lake.pipelines.inspect_batch.breaks import (
     record_at,
 )
 from kafka_log_lake.pipelines.inspect_batch.causes import LIKELY, POSSIBLE, Cause
-from kafka_log_lake.pipelines.inspect_batch.place import MOST_FOLLOWED, Damage, SoundBatch
+from kafka_log_lake.pipelines.inspect_batch.place import MOST_FOLLOWED, DamagedBatch, SoundBatch
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.words import count_of
 
@@ -25,7 +25,7 @@ _ALIKE = 3.0  # how many times larger or smaller than others records may be on a
 _MOST_MISSING = 1 << 20  # offsets that a log may leave out before a batch that is cut, or a batch has
 
 
-def inner_batch(damage: Damage) -> Cause | None:
+def inner_batch(damage: DamagedBatch) -> Cause | None:
     """A sound batch that begins inside a damaged one: bytes are missing before it, or are of another log.
 
     A value may hold batches, and so may the messages of a wrapper: these tell nothing.
@@ -60,7 +60,7 @@ def inner_batch(damage: Damage) -> Cause | None:
     return Cause(causes.OTHER, LIKELY, text, inside.begin, end - inside.begin)
 
 
-def _was_written_over(damage: Damage, at: int) -> bool:
+def _was_written_over(damage: DamagedBatch, at: int) -> bool:
     """Whether a sound batch at a place in a batch whose length is right is no part of its records."""
     end = damage.position + damage.size
     leads_there = end in [one.end for one in damage.sound]  # as many bytes as a batch has may be missing
@@ -71,7 +71,7 @@ def _was_written_over(damage: Damage, at: int) -> bool:
     return damage.break_ is not None and at < damage.break_.end
 
 
-def _ends_at(damage: Damage, size: int) -> bool:
+def _ends_at(damage: DamagedBatch, size: int) -> bool:
     """Whether the records, or key and value of a message, take as many bytes."""
     e, data = damage.header, damage.data[:size].tobytes()
     if e["magic"] != f.MAGIC_V2:
@@ -80,7 +80,7 @@ def _ends_at(damage: Damage, size: int) -> bool:
     return is_plain and break_of_records(data, int(e["count"]), int(e["last_offset_delta"])) is None
 
 
-def _lost_batch(damage: Damage, behind: SoundBatch) -> Cause | None:
+def _lost_batch(damage: DamagedBatch, behind: SoundBatch) -> Cause | None:
     """Between the end of the batch and the next sound one offsets are missing, and no room for a batch is."""
     end, last = damage.position + damage.size, int(damage.header["last_offset"])
     room = behind.begin - end
@@ -97,7 +97,7 @@ def _lost_batch(damage: Damage, behind: SoundBatch) -> Cause | None:
     return Cause(causes.CUT, LIKELY, text, end, 0)
 
 
-def _leads_on(damage: Damage, end: int) -> bool:
+def _leads_on(damage: DamagedBatch, end: int) -> bool:
     """Whether the sound batches lead to the end of the segment, or far past ``end``, with rising offsets."""
     rising = all(one.last < two.first for one, two in zip(damage.sound, damage.sound[1:], strict=False))
     last = damage.sound[-1].end
@@ -123,7 +123,7 @@ def _header_agrees(content: bytes, at: int) -> bool:
     )
 
 
-def header_inside(damage: Damage) -> Cause | None:
+def header_inside(damage: DamagedBatch) -> Cause | None:
     """A header of magic 2 inside a damaged batch, whose batch was overwritten or cut: no checksum tells."""
     for match in re.finditer(rb"(?<=.{16})\x02(?=.{44})", damage.wrong, re.DOTALL):
         at = match.start() - f.MAGIC_POS
@@ -135,7 +135,7 @@ def header_inside(damage: Damage) -> Cause | None:
     return None
 
 
-def between_batches(damage: Damage) -> Cause | None:
+def between_batches(damage: DamagedBatch) -> Cause | None:
     """Bytes before a batch whose offsets go on from the batch before them: none is missing."""
     after, before = damage.place.after, damage.place.before
     if damage.size or after is None or before is None or not after.is_sound or after.magic != f.MAGIC_V2:
@@ -150,7 +150,7 @@ def between_batches(damage: Damage) -> Cause | None:
     return Cause(causes.OTHER, LIKELY, text, damage.position, damage.taken)
 
 
-def end_of_segment(damage: Damage) -> Cause | None:
+def end_of_segment(damage: DamagedBatch) -> Cause | None:
     """The segment ends inside a batch whose header, and whose records up to there, are right."""
     missing = damage.size - damage.room
     if not damage.size:
@@ -169,7 +169,7 @@ def end_of_segment(damage: Damage) -> Cause | None:
     return _cut(damage, text, damage.length, missing)
 
 
-def _cut(damage: Damage, text: str, place: int, missing: int) -> Cause:
+def _cut(damage: DamagedBatch, text: str, place: int, missing: int) -> Cause:
     """A batch that ends before its length says, as far as the length can be trusted.
 
     A cut and a wrong length next to another fault look alike to the checksum, so the length needs another
@@ -190,7 +190,7 @@ def _cut(damage: Damage, text: str, place: int, missing: int) -> Cause:
     return Cause(causes.CUT, LIKELY, text, place, missing)
 
 
-def _is_size_plausible(damage: Damage, size: int, present: int) -> bool:
+def _is_size_plausible(damage: DamagedBatch, size: int, present: int) -> bool:
     """Whether the bytes that are missing are as many as the records that are missing would take."""
     e, data = damage.header, damage.data[:present].tobytes()
     if e["magic"] != f.MAGIC_V2:
@@ -227,7 +227,7 @@ def _records_before(data: bytes, end: int) -> int:
     return count
 
 
-def _break_at_end(damage: Damage) -> Break | None:
+def _break_at_end(damage: DamagedBatch) -> Break | None:
     e, data = damage.header, damage.data.tobytes()
     if e["magic"] != f.MAGIC_V2:
         return break_of_message(data, damage.size)
@@ -236,7 +236,7 @@ def _break_at_end(damage: Damage) -> Break | None:
     return break_of_records(data, int(e["count"]), int(e["last_offset_delta"]))
 
 
-def _begins_right(damage: Damage, broken: Break | None) -> bool:
+def _begins_right(damage: DamagedBatch, broken: Break | None) -> bool:
     """Whether the batch that the segment ends in is one, as far as it is there."""
     e, data = damage.header, damage.data.tobytes()
     first = int(e["base_offset"] if e["magic"] == f.MAGIC_V2 else e["last_offset"])
@@ -249,7 +249,7 @@ def _begins_right(damage: Damage, broken: Break | None) -> bool:
     return _header_agrees(data, 0) and (broken is None or ends_inside(data, broken.at))
 
 
-def _end_inside_header(damage: Damage) -> Cause | None:
+def _end_inside_header(damage: DamagedBatch) -> Cause | None:
     """Fewer bytes than a header has, which begin as the next one would: with one of the next offsets."""
     first, before = int.from_bytes(damage.data[:8].tobytes(), "big", signed=True), damage.offset_before
     if not 8 <= damage.room < f.V2_HEADER_SIZE or damage.taken != damage.room:

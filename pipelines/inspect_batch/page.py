@@ -12,7 +12,7 @@ from importlib import resources
 from kafka_log_lake.pipelines.cli.generated import html_text
 from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.inspect_batch.batch import Inspection
-from kafka_log_lake.pipelines.inspect_batch.fields import FILE, PAYLOAD, Field
+from kafka_log_lake.pipelines.inspect_batch.fields import FILE, PAYLOAD, InspectedField
 from kafka_log_lake.pipelines.inspect_batch.mended import as_text
 from kafka_log_lake.pipelines.inspect_batch.text import facts, mended_title, raw_bytes, title, words_of
 
@@ -80,7 +80,7 @@ def _mended(found: Inspection) -> str:
     return f"<details><summary>{html_text(mended_title(found))}</summary><ul>{items}</ul></details>"
 
 
-def _spans(fields: list[Field]) -> list[tuple[int, int]]:
+def _spans(fields: list[InspectedField]) -> list[tuple[int, int]]:
     """For each field the first and the last one that is inside of it: for a record all of its fields."""
     found = []
     for i, one in enumerate(fields):
@@ -92,7 +92,7 @@ def _spans(fields: list[Field]) -> list[tuple[int, int]]:
     return found
 
 
-def _rows(found: Inspection, fields: list[Field], spans: list[tuple[int, int]]) -> Iterator[str]:
+def _rows(found: Inspection, fields: list[InspectedField], spans: list[tuple[int, int]]) -> Iterator[str]:
     place = FILE
     for i, one in enumerate(fields):
         if one.place != place:
@@ -101,7 +101,7 @@ def _rows(found: Inspection, fields: list[Field], spans: list[tuple[int, int]]) 
         yield _row(found, i, one, spans[i])
 
 
-def _row(found: Inspection, i: int, one: Field, span: tuple[int, int]) -> str:
+def _row(found: Inspection, i: int, one: InspectedField, span: tuple[int, int]) -> str:
     state = ' class="bad"' if one.problem else ""
     problem = f' <span class="problem">{html_text(one.problem)}</span>' if one.problem else ""
     begin, end = span
@@ -114,7 +114,7 @@ def _row(found: Inspection, i: int, one: Field, span: tuple[int, int]) -> str:
     )
 
 
-def _owners(found: Inspection, fields: list[Field], place: str) -> list[int]:
+def _owners(found: Inspection, fields: list[InspectedField], place: str) -> list[int]:
     """For each byte of a pane the field that it is of, -1 for none; the innermost where fields overlap."""
     base = found.position if place == FILE else 0
     size = min(len(found.content if place == FILE else found.payload or b""), _MOST_BYTES)

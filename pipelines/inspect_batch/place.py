@@ -30,7 +30,7 @@ class Neighbour(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Place:
+class BatchPlace:
     """Where to look. end: where a damaged range ends, as far as headers tell.
 
     first_offset: of the segment, by its name; -1 unknown. epoch_at: the leader's epoch at an offset, by the
@@ -75,7 +75,7 @@ class SoundBatch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Damage:
+class DamagedBatch:
     """A damaged batch, or a damaged range, in a segment of ``length`` bytes.
 
     taken: bytes that it takes; size: of the batch by its header, 0 where it has none.
@@ -83,7 +83,7 @@ class Damage:
 
     source: ByteSource
     length: int
-    place: Place
+    place: BatchPlace
     taken: int
     size: int
 

@@ -6,7 +6,13 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from kafka_log_lake.pipelines.inspect_batch.fields import PAYLOAD, Broken, Field, Reader, moment
+from kafka_log_lake.pipelines.inspect_batch.fields import (
+    PAYLOAD,
+    Broken,
+    InspectedField,
+    Reader,
+    timestamp_text,
+)
 from kafka_log_lake.udfs.format import faults
 from kafka_log_lake.udfs.format import layout as f
 
@@ -21,7 +27,7 @@ class Records:
     left_out: how many can be read and are not shown.
     """
 
-    fields: list[Field] = field(default_factory=list)
+    fields: list[InspectedField] = field(default_factory=list)
     count: int = 0
     left_out: int = 0
     broken: Broken | None = None
@@ -78,7 +84,7 @@ def _read_record(reader: Reader, number: int, batch: Batch) -> int:
         "attributes", 1, "unused", 2, check=lambda n: "" if n == 0 else f"expected 0, found {n & 0xFF}"
     )
     delta = reader.varint("timestampDelta", end, bits=64)
-    _explain(reader, moment(batch.base_timestamp + delta))
+    _explain(reader, timestamp_text(batch.base_timestamp + delta))
     offset = batch.base_offset + reader.varint("offsetDelta", end)
     _explain(reader, f"offset {offset}")
     key = _sized(reader, "key", end)
@@ -220,7 +226,7 @@ def _read_inner(body: bytes, at: int, number: int) -> Records:
     reader.integer("magic", 1, "", 2)
     reader.integer("attributes", 1, "", 2, signed=False)
     if magic != f.MAGIC_V0:
-        reader.integer("timestamp", 8, moment, 2)
+        reader.integer("timestamp", 8, timestamp_text, 2)
     rest, _ = read_message_body(body, at, reader.at, PAYLOAD, 2)
     rest.fields = reader.fields + rest.fields
     return rest

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from kafka_log_lake.pipelines.cli.terminal import aligned, counted_noun, printable, width_of
 from kafka_log_lake.pipelines.inspect_batch.batch import Inspection
-from kafka_log_lake.pipelines.inspect_batch.fields import FILE, Field
+from kafka_log_lake.pipelines.inspect_batch.fields import FILE, InspectedField
 from kafka_log_lake.pipelines.inspect_batch.mended import as_json, as_text
 from kafka_log_lake.pipelines.inspect_batch.place import Neighbour
 from kafka_log_lake.udfs.format import layout as f
@@ -113,7 +113,7 @@ def _neighbour(one: Neighbour | None, nothing: str) -> str:
     return f"batch at position {one.position}, {one.size} bytes, magic {one.magic}, {offsets}, {sound}"
 
 
-def raw_bytes(found: Inspection, one: Field) -> bytes:
+def raw_bytes(found: Inspection, one: InspectedField) -> bytes:
     """The bytes of a field."""
     if one.place == FILE:
         at = one.at - found.position
@@ -121,7 +121,7 @@ def raw_bytes(found: Inspection, one: Field) -> bytes:
     return (found.payload or b"")[one.at : one.at + one.size]
 
 
-def _line(found: Inspection, one: Field) -> Text:
+def _line(found: Inspection, one: InspectedField) -> Text:
     raw = raw_bytes(found, one)
     is_title = one.level == 1
     shown = "" if is_title else raw[:_BYTES].hex(" ") + (" …" if len(raw) > _BYTES else "")

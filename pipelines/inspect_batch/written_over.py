@@ -8,7 +8,7 @@ import struct
 from kafka_log_lake.pipelines.inspect_batch import causes
 from kafka_log_lake.pipelines.inspect_batch.breaks import Break, record_at
 from kafka_log_lake.pipelines.inspect_batch.causes import LIKELY, POSSIBLE, Cause
-from kafka_log_lake.pipelines.inspect_batch.place import Damage, read
+from kafka_log_lake.pipelines.inspect_batch.place import DamagedBatch, read
 from kafka_log_lake.udfs.format import layout as f
 
 _PAGES = (65536, 4096, 512)
@@ -34,7 +34,7 @@ _SIGNATURES = {
 }
 
 
-def over_header(damage: Damage) -> Cause | None:
+def over_header(damage: DamagedBatch) -> Cause | None:
     """Text or zeros in the header: each twelve bytes of one have some that are no text, and a checksum."""
     data = damage.wrong
     if len(data) <= f.MAGIC_POS or not _is_aligned(damage):
@@ -53,13 +53,13 @@ def over_header(damage: Damage) -> Cause | None:
     return None
 
 
-def _is_aligned(damage: Damage) -> bool:
+def _is_aligned(damage: DamagedBatch) -> bool:
     """Whether a batch begins at the position: no bytes are missing that would move its fields."""
     data, at = damage.wrong, f.V2_HEADER_SIZE
     return damage.ends_right or data.startswith(_CODECS, at) or record_at(data, at, len(data)) is not None
 
 
-def over_end(damage: Damage) -> Cause | None:
+def over_end(damage: DamagedBatch) -> Cause | None:
     """Zeros from inside the batch over the header of the next one: pages, or all up to the end."""
     if not damage.is_whole or damage.ends_right:
         return None
@@ -73,7 +73,7 @@ def over_end(damage: Damage) -> Cause | None:
     return None
 
 
-def over_records(damage: Damage) -> Cause | None:
+def over_records(damage: DamagedBatch) -> Cause | None:
     """What is where the fields of records should be, in a batch that is not compressed."""
     broken = damage.break_
     if broken is None or not damage.ends_right:
@@ -97,7 +97,7 @@ def over_records(damage: Damage) -> Cause | None:
     return Cause(causes.OTHER, LIKELY, text, first, last - first)
 
 
-def _is_all(damage: Damage, broken: Break, end: int) -> bool:
+def _is_all(damage: DamagedBatch, broken: Break, end: int) -> bool:
     """Whether a run up to ``end`` explains all records that are lost: about one of them is behind it."""
     if damage.header["magic"] != f.MAGIC_V2:
         return True
@@ -106,7 +106,7 @@ def _is_all(damage: Damage, broken: Break, end: int) -> bool:
     return 0 <= (broken.behind - end) * broken.lost <= 2 * (broken.behind - broken.at)
 
 
-def in_payload(damage: Damage) -> Cause | None:
+def in_payload(damage: DamagedBatch) -> Cause | None:
     """Text in a payload of gzip, which leaves none, or a whole page of the disk of zeros.
 
     The batches next to the damage must have no run half as long: a codec may store without compressing.
@@ -135,7 +135,7 @@ def _longest(kind: re.Pattern[bytes], data: bytes) -> tuple[int, int]:
     return max(_runs(kind, data), key=lambda run: run[1] - run[0], default=(0, 0))
 
 
-def _most(kind: re.Pattern[bytes], damage: Damage, besides: int) -> int:
+def _most(kind: re.Pattern[bytes], damage: DamagedBatch, besides: int) -> int:
     """The longest run in the damaged batch, but for the one at a place, and in the batches next to it."""
     runs = [run for run in _runs(kind, damage.wrong) if run[0] != besides]
     for one in (damage.place.before, damage.place.after):
@@ -145,7 +145,7 @@ def _most(kind: re.Pattern[bytes], damage: Damage, besides: int) -> int:
     return max((end - begin for begin, end in runs), default=0)
 
 
-def file_of_another_kind(damage: Damage) -> Cause | None:
+def file_of_another_kind(damage: DamagedBatch) -> Cause | None:
     """The begin of a file of another kind, at the begin of a page of the disk."""
     content, position = damage.wrong, damage.position
     near = [one.position for one in (damage.place.before, damage.place.after) if one is not None]
@@ -167,13 +167,13 @@ def _runs(kind: re.Pattern[bytes], data: bytes) -> list[tuple[int, int]]:
     return [match.span() for match in kind.finditer(data)]
 
 
-def _text(damage: Damage, begin: int, end: int, where: str) -> Cause:
+def _text(damage: DamagedBatch, begin: int, end: int, where: str) -> Cause:
     first, last = damage.position + begin, damage.position + end
     text = f"the bytes from position {first} to {last} are text {where}: bytes of something else"
     return Cause(causes.OTHER, LIKELY, text, first, last - first)
 
 
-def _zeros(damage: Damage, begin: int, end: int, certainty: str) -> Cause:
+def _zeros(damage: DamagedBatch, begin: int, end: int, certainty: str) -> Cause:
     """Whole pages of the disk are likelier zeros that were never written than any other number of bytes."""
     low, high = damage.position + begin, damage.position + end
     for page in _PAGES:

@@ -21,7 +21,7 @@ from kafka_log_lake.pipelines.listing.uris import local_path, missing_mount
 from kafka_log_lake.udfs.format.recovery_tables import HEALED_BATCHES
 from kafka_log_lake.udfs.format.report_tables import REPORT_TABLES
 from kafka_log_lake.udfs.format.schema import SEGMENTS, TABLES, Table
-from kafka_log_lake.udfs.storage.store import canonical, is_object_store, is_of_fsspec, is_s3
+from kafka_log_lake.udfs.storage.store import canonical_uri, is_object_store, is_of_fsspec, is_s3
 
 # A property of every table; the columns differ between versions
 SCHEMA_VERSION = 4
@@ -41,7 +41,7 @@ def lake_address(lake: str, default_scheme: str = "file") -> str:
     """
     if not is_utf8(lake):
         raise UserError(f"--lake: {printable(lake)} is not UTF-8, as the names of files in a lake are")
-    address = local_path(lake, default_scheme) or canonical(lake)
+    address = local_path(lake, default_scheme) or canonical_uri(lake)
     if problem := missing_mount(address):
         raise UserError(f"--lake: there is no {address}: {problem}")
     if is_object_store(address) and not address.partition("://")[2].partition("/")[0]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from kafka_log_lake.udfs.batches.log_start import CheckpointedStart
 from kafka_log_lake.udfs.batches.noted_start import LOG_START_FILE
 from kafka_log_lake.udfs.format.checkpoint_text import MOST_BYTES, OFFSET_FILES, offset_entries
-from kafka_log_lake.udfs.storage.byte_source import local_path
+from kafka_log_lake.udfs.storage.byte_source import path_of_uri
 from kafka_log_lake.udfs.storage.regular_file import RefusedFile, read_regular
 
 
@@ -93,7 +93,7 @@ class Checkpoints:
 
     def noted_start(self, partition_dir: str, topic: str, partition: int) -> CheckpointedStart | None:
         """What ``log-start-offset-checkpoint`` says of the log in a folder; None where it was not read."""
-        path = local_path(partition_dir)
+        path = path_of_uri(partition_dir)
         log_dir = os.path.dirname(path) if path else None
         if log_dir is None or log_dir not in self._with_starts:
             return None
@@ -102,7 +102,7 @@ class Checkpoints:
 
     def of(self, partition_dir: str, topic: str, partition: int) -> Checkpoint | None:
         """What is known of the log in a folder, by its URI; None for nothing."""
-        path = local_path(partition_dir)
+        path = path_of_uri(partition_dir)
         entries = self._by_folder.get(os.path.dirname(path)) if path else None
         return entries.get((topic, partition)) if entries else None
 

@@ -27,7 +27,7 @@ from kafka_log_lake.pipelines.listing.witnesses import ListedLog, WitnessFiles
 from kafka_log_lake.udfs.batches.account import NO_WITNESSES
 from kafka_log_lake.udfs.batches.noted_start import log_start_from
 from kafka_log_lake.udfs.compute import pc
-from kafka_log_lake.udfs.storage.byte_source import local_path
+from kafka_log_lake.udfs.storage.byte_source import path_of_uri
 
 if TYPE_CHECKING:
     from kafka_log_lake.udfs.batches.log_start import LogStart
@@ -125,7 +125,7 @@ class Listing:
         listed = set(first.column("partition_dir").to_pylist())
         for row in first.to_pylist():
             folder = row["partition_dir"]
-            path = local_path(row["segment_first"])
+            path = path_of_uri(row["segment_first"])
             if path is not None and folder not in self.partial and folder not in self.starts:
                 place = row["topic_first"], row["partition_first"]
                 noted = self.checkpoints.noted_start(folder, *place) if is_noted(folder, listed) else None

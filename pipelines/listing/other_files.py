@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kafka_log_lake.pipelines.listing.naming import NO_SEGMENT, File, Folder, parse_file
 from kafka_log_lake.udfs.format.layout import MAX_OFFSET
-from kafka_log_lake.udfs.storage.byte_source import local_path
+from kafka_log_lake.udfs.storage.byte_source import path_of_uri
 from kafka_log_lake.udfs.storage.foreign import SUFFIXES, name_kind
 
 
@@ -36,7 +36,7 @@ def renamed_segments(folder: Folder, segments: Sequence[tuple[int, File]]) -> li
     found = []
     for file in folder.files:
         is_renamed = file.name.endswith(".log") and parse_file(file.name) == NO_SEGMENT and file.length
-        path = local_path(f"{folder.uri}/{file.name}") if is_renamed else None
+        path = path_of_uri(f"{folder.uri}/{file.name}") if is_renamed else None
         base = None if path is None else _first_offset(path)
         if base is not None and base not in known:
             known.add(base)

@@ -80,7 +80,7 @@ def resolve(sources: Iterable[str], default_scheme: str = "file") -> Sources:
             raise UserError("--source is empty: name a log directory, partition folder, .log file or glob")
         path = local_path(source, default_scheme)
         if path is None:
-            resolved.remote.append(store.canonical(source))
+            resolved.remote.append(store.canonical_uri(source))
         else:
             for place in _expanded(path):
                 _add_local(place, resolved)

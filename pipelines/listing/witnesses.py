@@ -26,7 +26,7 @@ from kafka_log_lake.udfs.batches.account import NO_WITNESSES, Leftover, Witnesse
 from kafka_log_lake.udfs.batches.noted_start import first_batch_epoch
 from kafka_log_lake.udfs.format.checkpoint_text import LEADER_EPOCH_FILE, epoch_entries
 from kafka_log_lake.udfs.format.layout import MAX_OFFSET
-from kafka_log_lake.udfs.storage.byte_source import local_path
+from kafka_log_lake.udfs.storage.byte_source import path_of_uri
 from kafka_log_lake.udfs.storage.regular_file import MOST_SMALL_BYTES, opened_regular, read_regular
 
 _METADATA = "partition.metadata"
@@ -128,7 +128,7 @@ class WitnessFiles:
         left = [one for one in self._left.get((topic, partition), ()) if one.topic_id in (None, topic_id)]
         if left:
             found = replace(found, aside=(*found.aside, *left))
-        if (found.first_epoch_start or 0) > start and (folder := local_path(partition_dir)):
+        if (found.first_epoch_start or 0) > start and (folder := path_of_uri(partition_dir)):
             found = replace(found, first_batch_epoch=first_batch_epoch(f"{folder}/{start:020d}.log"))
         noted_start = found.start_of(start)
         if noted_start is not None and noted_start < start:
@@ -153,7 +153,7 @@ class WitnessFiles:
 
 def has_grown(segment: str, length: int) -> bool:
     """Whether a local segment, by its URI, has more bytes now than when it was listed."""
-    path = local_path(segment)
+    path = path_of_uri(segment)
     try:
         return path is not None and os.stat(path).st_size > length
     except OSError:

@@ -14,7 +14,7 @@ from kafka_log_lake.pipelines.listing import hadoop, stores
 from kafka_log_lake.pipelines.listing.uris import local_path
 from kafka_log_lake.pipelines.plan.segment_actions import are_untouched
 from kafka_log_lake.udfs.storage import fingerprint
-from kafka_log_lake.udfs.storage.fingerprint import CHECKED_DDL, Marks
+from kafka_log_lake.udfs.storage.fingerprint import CHECKED_DDL, FileMatch
 from kafka_log_lake.udfs.storage.store import is_object_store, is_of_fsspec, worker_opens
 
 _SAME_MOMENT_US = 60_000_000  # clocks of store and driver may differ by this much
@@ -54,7 +54,7 @@ def is_gone(on_demand: SparkOnDemand, uri: str) -> bool:
     return False
 
 
-def check(on_demand: SparkOnDemand, to_check: pa.Table) -> list[Marks]:
+def check(on_demand: SparkOnDemand, to_check: pa.Table) -> list[FileMatch]:
     """Whether files still begin with the decoded bytes.
 
     Many are checked by several processes, or by the workers of a cluster. Of a file that only Spark can open,
@@ -65,11 +65,13 @@ def check(on_demand: SparkOnDemand, to_check: pa.Table) -> list[Marks]:
     found: list[str]
     if rows.num_rows <= _CHECKED_HERE:
         with ThreadPoolExecutor(_THREADS) as threads:
-            found = list(threads.map(fingerprint.check, *(column.to_pylist() for column in rows.columns)))
+            found = list(
+                threads.map(fingerprint.check_fingerprint, *(column.to_pylist() for column in rows.columns))
+            )
     else:
         parts = [rows.slice(begin, _CHECKED_HERE) for begin in range(0, rows.num_rows, _CHECKED_HERE)]
         done = on_demand.run_stage(fingerprint.check_stage, parts, CHECKED_DDL)
         place = pc.index_in(rows.column("segment"), value_set=done.column("segment"))
         found = done.column("marks").take(place).to_pylist()
-    marks = map(Marks, found)
-    return [next(marks) if one else Marks.SAME for one in is_opened]
+    marks = map(FileMatch, found)
+    return [next(marks) if one else FileMatch.SAME for one in is_opened]

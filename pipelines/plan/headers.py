@@ -17,7 +17,7 @@ import numpy as np
 from kafka_log_lake.pipelines.listing.swaps import End
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.indexes.entries import OFFSET_ENTRY, TIME_ENTRY, rising_entries
-from kafka_log_lake.udfs.storage.byte_source import ByteSource, FileSource, SourceError, local_path
+from kafka_log_lake.udfs.storage.byte_source import ByteSource, FileSource, SourceError, path_of_uri
 from kafka_log_lake.udfs.storage.opening import open_source
 from kafka_log_lake.udfs.storage.regular_file import MOST_INDEX_BYTES, read_beside
 from kafka_log_lake.udfs.storage.store import is_object_store, open_store
@@ -118,7 +118,7 @@ def is_file_older(file: str, base: int, length: int, timestamp: int) -> bool:
 
     Of an object each header would be a request: time leaves out none.
     """
-    path = local_path(file)
+    path = path_of_uri(file)
     if path is None:
         return False
     try:
@@ -206,7 +206,7 @@ def _content(segment: str, suffix: str) -> bytes:
     """The content of an index next to a segment; empty where it can't be read."""
     uri = segment.removesuffix(".log") + suffix
     try:
-        path = local_path(segment)
+        path = path_of_uri(segment)
         if path is not None:
             return read_beside(path, os.path.basename(uri), MOST_INDEX_BYTES)
         if is_object_store(uri):

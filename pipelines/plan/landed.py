@@ -24,7 +24,7 @@ from kafka_log_lake.pipelines.plan import ledger
 from kafka_log_lake.pipelines.plan.ledger import NAMES, Partition
 from kafka_log_lake.pipelines.plan.slices import Segment
 from kafka_log_lake.udfs.format.schema import RAW_SEGMENTS, Table
-from kafka_log_lake.udfs.storage.fingerprint import Marks
+from kafka_log_lake.udfs.storage.fingerprint import FileMatch
 
 _KEY = ("topic", "partition", "partition_dir", "segment", "file_base_offset")
 _CHUNK = ("chunk_position", "chunk_bytes")
@@ -127,7 +127,7 @@ class Landed:
         missing |= {"run_id": pa.repeat("", found.num_rows), "scope": pa.nulls(found.num_rows, pa.string())}
         return pa.table({name: (missing | columns)[name] for name in NAMES})
 
-    def check(self, to_check: pa.Table) -> list[Marks]:
+    def check(self, to_check: pa.Table) -> list[FileMatch]:
         """Whether landed bytes begin with what was decoded of each segment, by their chunks' checksums."""
         from kafka_log_lake.udfs.kernels.checksums import (
             crc32c_combine,  # loads LLVM, which most planning does not need
@@ -150,7 +150,7 @@ class Landed:
                 whole = size == chunk["chunk_bytes"] and chunk["crc32c"] is not None
                 one = chunk["crc32c"] if whole else self._begin_crc32c(row["segment"], at, size)
                 crc, at = int(crc32c_combine(crc, one, size)), at + size
-            marks.append(Marks.SAME if at == end and crc == row["content_crc32c"] else Marks.CHANGED)
+            marks.append(FileMatch.SAME if at == end and crc == row["content_crc32c"] else FileMatch.CHANGED)
         return marks
 
     def _begin_crc32c(self, segment: str, position: int, size: int) -> int:

@@ -38,7 +38,7 @@ from kafka_log_lake.pipelines.plan.segment_actions import (
 )
 from kafka_log_lake.pipelines.plan.slices import Segment
 from kafka_log_lake.udfs.decoder.decoded import ALL, Scope
-from kafka_log_lake.udfs.storage.fingerprint import TO_CHECK_SCHEMA, Marks
+from kafka_log_lake.udfs.storage.fingerprint import TO_CHECK_SCHEMA, FileMatch
 
 _CHUNK = 1 << 14
 _CHECKED = 1 << 17  # segments whose fingerprints are checked together
@@ -50,8 +50,8 @@ _OF_SEGMENT = (
     *("length", "modified", "log_start_offset", "topic_id"),
 )
 
-# TO_CHECK_SCHEMA -> Marks of each row, in its order
-Check = Callable[[pa.Table], list[Marks]]
+# TO_CHECK_SCHEMA -> FileMatch of each row, in its order
+Check = Callable[[pa.Table], list[FileMatch]]
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ def _decide(
     is_requested = np.zeros(was.num_rows, dtype=bool)
     if rules.is_requested is not None:
         is_requested[:] = [rules.is_requested(name) for name in was.column("segment").to_pylist()]
-    stays = stay_if_same(seen, was) & ~is_requested & np.array([mark is Marks.SAME for mark in marks])
+    stays = stay_if_same(seen, was) & ~is_requested & np.array([mark is FileMatch.SAME for mark in marks])
     actions = np.full(was.num_rows, _UNCHANGED, dtype=np.int8)
     rest = np.flatnonzero(~stays)
     seen, was = seen.take(pa.array(rest)), was.take(pa.array(rest))
@@ -307,7 +307,9 @@ def _decide(
         is_more = row.left_out > 0 and _scope(row, requested) != Scope.parse(row.scope)
         is_wanted = bool(is_requested[place]) or is_more
         actions[place] = _ACTIONS.index(next_action(one, row, mark, is_wanted))
-    return actions, [row.segment for row, mark in zip(rows, marks, strict=True) if mark is Marks.UNREADABLE]
+    return actions, [
+        row.segment for row, mark in zip(rows, marks, strict=True) if mark is FileMatch.UNREADABLE
+    ]
 
 
 def _scope(was: LedgerRow | None, requested: Scope) -> Scope:
@@ -315,13 +317,13 @@ def _scope(was: LedgerRow | None, requested: Scope) -> Scope:
     return requested if was is None or was.is_left_out else Scope.parse(was.scope).hull(requested)
 
 
-def _marks(seen: pa.Table, was: pa.Table, rules: Rules) -> list[Marks]:
+def _marks(seen: pa.Table, was: pa.Table, rules: Rules) -> list[FileMatch]:
     """What the files say of their fingerprints, and of all their bytes if ``compare_all`` is set."""
     if rules.compare_all:
         return rules.check(_to_check(seen, was, whole=True))
     is_read = ~rules.are_known_unread(seen, was)
     found = iter(rules.check(_to_check(seen, was, whole=False).filter(pa.array(is_read))))
-    return [next(found) if one else Marks.SAME for one in is_read]
+    return [next(found) if one else FileMatch.SAME for one in is_read]
 
 
 def _to_check(seen: pa.Table, was: pa.Table, whole: bool) -> pa.Table:

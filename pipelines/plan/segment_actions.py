@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from kafka_log_lake.pipelines.plan.ledger import LedgerRow
 from kafka_log_lake.udfs.compute import pc
-from kafka_log_lake.udfs.storage.fingerprint import Marks
+from kafka_log_lake.udfs.storage.fingerprint import FileMatch
 
 
 class Action(StrEnum):
@@ -55,7 +55,7 @@ class Seen:
     landed_at: int | None = None
 
 
-def next_action(seen: Seen, was: LedgerRow, marks: Marks, is_requested: bool = False) -> Action:
+def next_action(seen: Seen, was: LedgerRow, marks: FileMatch, is_requested: bool = False) -> Action:
     """The action for a segment that the ledger knows.
 
     was: its ledger row. marks: the result of its fingerprint check; if ``must_compare`` is true, the caller
@@ -64,14 +64,19 @@ def next_action(seen: Seen, was: LedgerRow, marks: Marks, is_requested: bool = F
     """
     if was.is_left_out:
         return Action.NEW
-    if marks is Marks.UNREADABLE:
+    if marks is FileMatch.UNREADABLE:
         return Action.UNCHANGED  # without the file, its rows are the best there is
     if seen.landed_at is not None and seen.landed_at <= was.decoded_at:
         # The tables hold a later state of the file than these landed bytes: keep it
         return Action.REPLACE if is_requested and seen.length >= was.decoded_bytes else Action.UNCHANGED
     is_named = seen.topic_id is not None and was.topic_id is None
-    touched = is_touched(seen, was) or marks is Marks.TAIL_CHANGED or is_named
-    if is_requested or marks is Marks.CHANGED or seen.length < was.decoded_bytes or is_recreated(seen, was):
+    touched = is_touched(seen, was) or marks is FileMatch.TAIL_CHANGED or is_named
+    if (
+        is_requested
+        or marks is FileMatch.CHANGED
+        or seen.length < was.decoded_bytes
+        or is_recreated(seen, was)
+    ):
         return Action.REPLACE
     if was.ends_in_damage and touched:
         # The next batch may begin inside the damaged range: a copy was completed, or a tail overwritten
@@ -107,13 +112,13 @@ def are_untouched(seen: pa.Table, was: pa.Table) -> np.ndarray:
     return np.logical_and.reduce([~is_landed.to_numpy(), *(one.to_numpy() for one in same)])
 
 
-def must_compare(seen: Seen, was: LedgerRow, marks: Marks) -> bool:
+def must_compare(seen: Seen, was: LedgerRow, marks: FileMatch) -> bool:
     """Whether all decoded bytes have to be compared, because damaged bytes may have been repaired.
 
     Examples are a download that writes its parts out of order and a disk that was repaired. The fingerprint,
     which covers the first and the last batch, may be the same.
     """
-    may_go_on = marks in (Marks.SAME, Marks.TAIL_CHANGED) and not was.ends_in_damage
+    may_go_on = marks in (FileMatch.SAME, FileMatch.TAIL_CHANGED) and not was.ends_in_damage
     return was.damaged > 0 and may_go_on and is_touched(seen, was) and seen.length >= was.decoded_bytes
 
 

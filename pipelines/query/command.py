@@ -28,7 +28,7 @@ from kafka_log_lake.pipelines.query import duck
 from kafka_log_lake.pipelines.query.files import CSV, check_output, write_csv, write_parquet
 from kafka_log_lake.pipelines.sql.database import open_database
 from kafka_log_lake.pipelines.sql.statements import check_text, tokens
-from kafka_log_lake.udfs.storage.store import canonical, is_object_store
+from kafka_log_lake.udfs.storage.store import canonical_uri, is_object_store
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ def _note_uncommitted(database: duckdb.DuckDBPyConnection, statement: str) -> No
 
 def choose_engine(engine: str, lake: str, writes: str = "refuse", at: str | None = None) -> str:
     """Chooses the engine of statements: duckdb or spark. Raises a UserError for one that can't run them."""
-    is_here = local_path(lake) is not None or is_object_store(canonical(lake))
+    is_here = local_path(lake) is not None or is_object_store(canonical_uri(lake))
     if engine == "auto":
         engine = "spark" if writes == "allow" or not is_here or _is_elsewhere() else "duckdb"
     if engine == "spark" and at is not None:

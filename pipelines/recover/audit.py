@@ -14,7 +14,7 @@ import numpy as np
 
 from kafka_log_lake.pipelines.recover.base_offsets import mend_bases
 from kafka_log_lake.pipelines.recover.chain import heaviest_chain
-from kafka_log_lake.pipelines.recover.entries import ENTRY, LEADER_EPOCH, Copy, Hurt, rows_where
+from kafka_log_lake.pipelines.recover.entries import ENTRY, LEADER_EPOCH, Copy, CopyDamage, rows_where
 from kafka_log_lake.udfs.words import counted_noun
 
 _CONTENT = ("crc", "size", "delta", "count")  # what the bytes under the checksum say of a batch
@@ -59,7 +59,7 @@ def _add_unplaced(copy: Copy, entries: np.ndarray) -> None:
     why = "its base offset or leader epoch is wrong, and nothing corrects it"
     for entry in entries:
         place = int(entry["file"]), int(entry["position"]), int(entry["size"])
-        copy.hurts.append(Hurt(*place, "unplaced", why))
+        copy.hurts.append(CopyDamage(*place, "unplaced", why))
     if len(entries):
         copy.entries["hurt_before"] = _hurt_before(copy)
 

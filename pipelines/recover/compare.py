@@ -17,7 +17,7 @@ from kafka_log_lake.pipelines.plan.slices import Segment, Slice
 from kafka_log_lake.pipelines.recover import audit
 from kafka_log_lake.pipelines.recover.entries import DELETED, ENTRY, Copy, SliceHeaders, concatenated
 from kafka_log_lake.pipelines.recover.healing import Healed, heal, is_compacted
-from kafka_log_lake.pipelines.recover.history import History, Leader, Sure, true_history
+from kafka_log_lake.pipelines.recover.history import Certainty, History, Leader, true_history
 from kafka_log_lake.pipelines.recover.placement import Placement, Placements, placements
 from kafka_log_lake.pipelines.recover.sources import DELETE, LIVE, Inventory
 from kafka_log_lake.pipelines.tasks.pool import Map, scan_segments
@@ -241,7 +241,7 @@ def compare_copies(place: PartitionFolder, copies: Sequence[Copy], known: Known)
         healed.doubts += [*known.unnamed, *_unknown_leader(history, known)]
     if healed.doubts:
         history.doubts += healed.doubts
-        history.sure = Sure.LIKELY if history.sure == Sure.CERTAIN else history.sure
+        history.sure = Certainty.LIKELY if history.sure == Certainty.CERTAIN else history.sure
     return Compared(*place, topic_id, own, history, healed, compacted, others, rule)
 
 

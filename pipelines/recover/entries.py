@@ -57,12 +57,12 @@ _IDENTITY = np.dtype([(name, "i8") for name in ("base", "crc", "size")])
 
 DELETED = "deleted"  # state of a copy that is a .log.deleted file: it says nothing of which history is true
 
-# Reasons of a Hurt that is no damage: a broker cuts off what was not written to the end
+# Reasons of a CopyDamage that is no damage: a broker cuts off what was not written to the end
 TAILS = TORN, ZEROS = "torn", "zeros"
 
 
 @dataclass(frozen=True)
-class Hurt:
+class CopyDamage:
     """A damaged range of a segment, or a tail that is cut or zero.
 
     first, last: offsets that its header claims; None where there is no header to read.
@@ -107,7 +107,7 @@ class Copy:
     topic_id: str | None
     files: list[SegmentFile] = field(default_factory=list)
     entries: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=ENTRY))
-    hurts: list[Hurt] = field(default_factory=list)
+    hurts: list[CopyDamage] = field(default_factory=list)
     epochs: list[tuple[int, int]] | None = None
     has_whole_epochs: bool = True
     log_start: int | None = None
@@ -200,4 +200,4 @@ class SliceHeaders:
 
     report: SliceReport
     path: str | None = None
-    hurts: list[Hurt] = field(default_factory=list)
+    hurts: list[CopyDamage] = field(default_factory=list)

@@ -15,7 +15,7 @@ from kafka_log_lake.pipelines.recover.entries import (
     DELETED,
     TAILS,
     Copy,
-    Hurt,
+    CopyDamage,
     by_offset,
     concatenated,
     rows_where,
@@ -330,7 +330,7 @@ def _lost(copies: Sequence[Copy], history: History, gap: Interval, compacted: bo
     return Lost(first, last, min(certain, possible), possible, reason, "; ".join(why))
 
 
-def _hurts_in(copy: Copy, gap: Interval) -> list[Hurt]:
+def _hurts_in(copy: Copy, gap: Interval) -> list[CopyDamage]:
     """The damaged ranges of a copy between the batches around a gap."""
     sound = copy.entries[copy.entries["is_sound"]]
     before = sound[sound["last"] < gap[0]]

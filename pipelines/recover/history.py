@@ -26,7 +26,7 @@ from kafka_log_lake.pipelines.recover.entries import DELETED, Copy, are_among, i
 from kafka_log_lake.udfs.format import layout as f
 
 
-class Sure(StrEnum):
+class Certainty(StrEnum):
     """How sure an answer is."""
 
     CERTAIN = "certain"
@@ -50,7 +50,7 @@ class History:
     holders: list[int]
     primary: int
     is_true: dict[int, np.ndarray]
-    sure: Sure
+    sure: Certainty
     rule: str
     doubts: list[str] = field(default_factory=list)
 
@@ -66,7 +66,7 @@ class Leader:
 def true_history(copies: Sequence[Copy], leaders: Sequence[Leader]) -> History:
     """The true history of a log of which these are the copies; ``audit.mend`` corrected their batches."""
     if not copies:
-        return History([], 0, 0, [], -1, {}, Sure.CERTAIN, "no copy is of this topic")
+        return History([], 0, 0, [], -1, {}, Certainty.CERTAIN, "no copy is of this topic")
     noted = {copy.number: believed_epochs(copy) for copy in copies}
     for copy in copies:
         check_snapshots(copy)
@@ -93,7 +93,7 @@ def true_history(copies: Sequence[Copy], leaders: Sequence[Leader]) -> History:
         if copy.state == DELETED:
             is_true[copy.number] &= copy.entries["last"] < end
     history = History(
-        epochs, max(starts, default=0), end, holders, primary, is_true, Sure.CERTAIN, "", doubts
+        epochs, max(starts, default=0), end, holders, primary, is_true, Certainty.CERTAIN, "", doubts
     )
     _judge(history, copies, noted, known)
     return history
@@ -246,7 +246,7 @@ def _judge(
     whole = [copy for copy in copies if copy.state != DELETED]
     loses = any((~history.is_true[copy.number] & copy.entries["is_sound"]).any() for copy in whole)
     if missing and not history.doubts:
-        history.sure = Sure.UNCERTAIN if not loses and len(missing) < len(live) else Sure.LIKELY
+        history.sure = Certainty.UNCERTAIN if not loses and len(missing) < len(live) else Certainty.LIKELY
         history.doubts.append(
             f"{', '.join(missing)} without a whole leader-epoch-checkpoint: an election after which "
             "nothing was written would be known from it alone"
@@ -262,8 +262,8 @@ def _judge(
             for epoch, start in wrong
             if epoch > highest or copy.number in history.holders
         ]
-    if history.doubts and history.sure == Sure.CERTAIN:
-        history.sure = Sure.LIKELY
+    if history.doubts and history.sure == Certainty.CERTAIN:
+        history.sure = Certainty.LIKELY
 
 
 def _has_all_epochs(copy: Copy) -> bool:

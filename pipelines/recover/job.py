@@ -37,8 +37,8 @@ from kafka_log_lake.pipelines.listing.naming import File, PartitionFolder, segme
 from kafka_log_lake.pipelines.listing.uris import canonical, parse_source
 from kafka_log_lake.pipelines.plan.slices import LITTLE
 from kafka_log_lake.pipelines.recover import rows
-from kafka_log_lake.pipelines.recover.bill import bill
 from kafka_log_lake.pipelines.recover.compare import tasks
+from kafka_log_lake.pipelines.recover.losses import lost_records
 from kafka_log_lake.pipelines.recover.partition import HealedLog, Partition, heal_partition
 from kafka_log_lake.pipelines.recover.placement import Placements, placements
 from kafka_log_lake.pipelines.recover.restore import Loss, Policy, count_losses, policy_of, register_topics
@@ -250,7 +250,7 @@ def _write_tables(done: Recovered) -> None:
     replace_table(done.lake, HEALED_BATCHES, pa.RecordBatchReader.from_batches(schema, healed))
     for table in rows.REPORTED:
         replace_table(done.lake, table, pa.Table.from_pylist(done.rows(table), table.arrow_schema()))
-    reader = bill(done.lake, [file for one in done.partitions for file in one.losing])
+    reader = lost_records(done.lake, [file for one in done.partitions for file in one.losing])
 
     def counted() -> Iterator[pa.RecordBatch]:
         for batch in reader:

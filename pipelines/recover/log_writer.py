@@ -27,7 +27,7 @@ from kafka_log_lake.pipelines.recover.entries import MOST_RELATIVE, SegmentFile
 from kafka_log_lake.udfs.decoder.decoded import Range
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE
-from kafka_log_lake.udfs.storage.byte_source import PIECES, ByteSource, local_path, read_at
+from kafka_log_lake.udfs.storage.byte_source import PIECES, ByteSource, path_of_uri, read_at
 from kafka_log_lake.udfs.storage.opening import open_source
 from kafka_log_lake.udfs.storage.pieces import Piece, PiecesSource, pieces_text, read_pieces
 
@@ -180,7 +180,7 @@ def _write_segment(path: str, pieces: Sequence[Piece]) -> None:
 
 def _copied(uri: str, out: BinaryIO, position: int, size: int) -> int:
     """Bytes of a range that Linux copied from a local file: both share blocks where the file system can."""
-    done, path = 0, local_path(uri)
+    done, path = 0, path_of_uri(uri)
     if path is not None and hasattr(os, "copy_file_range"):
         out.flush()
         with suppress(OSError), open(path, "rb") as file:

@@ -33,7 +33,7 @@ from kafka_log_lake.pipelines.recover.bounds import END, epochs_of_batches
 from kafka_log_lake.pipelines.recover.broker_disk import write_identity
 from kafka_log_lake.pipelines.recover.compare import Compared, Known, Task, compare_task, store_entries
 from kafka_log_lake.pipelines.recover.entries import Copy
-from kafka_log_lake.pipelines.recover.history import Sure
+from kafka_log_lake.pipelines.recover.history import Certainty
 from kafka_log_lake.pipelines.recover.log_writer import copy_log, healed_log, records_of, write_log
 from kafka_log_lake.pipelines.recover.sources import Inventory
 from kafka_log_lake.udfs.indexes.kraft_snapshot import BOOTSTRAP, METADATA_TOPIC, snapshot_id
@@ -73,10 +73,10 @@ class Quorum:
         return found
 
     @property
-    def sure(self) -> Sure:
+    def sure(self) -> Certainty:
         """How sure the history is: certain with the disks of all voters alone."""
         sure = self.one.history.sure
-        return Sure.LIKELY if sure == Sure.CERTAIN and self.doubts else sure
+        return Certainty.LIKELY if sure == Certainty.CERTAIN and self.doubts else sure
 
     @property
     def end(self) -> int:
@@ -215,7 +215,7 @@ def _verdict(quorum: Quorum, state: ClusterState) -> str:
         state.unread_text,
         f"no copy has {counted_noun(lost, 'range')} of the log" if lost else "",
         "it is not known which records a majority has" if quorum.committed is None else "",
-        f"the history is {quorum.sure}" if quorum.sure != Sure.CERTAIN else "",
+        f"the history is {quorum.sure}" if quorum.sure != Certainty.CERTAIN else "",
     ]
     found = "; ".join(filter(None, reasons))
     at = f"the state at offset {state.reached}"

@@ -27,7 +27,7 @@ from kafka_log_lake.pipelines.cli.generated import command_line, comment, shell_
 from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.cli.values import is_topic_name
 from kafka_log_lake.pipelines.listing.cluster_state import ClusterState
-from kafka_log_lake.pipelines.recover.bill import PARTED_AT
+from kafka_log_lake.pipelines.recover.losses import PARTED_AT
 from kafka_log_lake.udfs.values.internal.topics import TOPICS
 
 WRITTEN, HELD_BACK, IN_TRUTH, NOT_COMMITTED, DELETED, OTHER_ID, INTERNAL, NO_NAME = range(8)

@@ -16,7 +16,7 @@ from kafka_log_lake.pipelines.recover.compare import Compared, compare
 from kafka_log_lake.pipelines.recover.placement import placements
 from kafka_log_lake.pipelines.recover.rows import BEFORE_START, losing
 from kafka_log_lake.pipelines.recover.sources import find_copies
-from kafka_log_lake.udfs.storage.byte_source import local_path
+from kafka_log_lake.udfs.storage.byte_source import path_of_uri
 
 TRUE, LOSING = "true", "losing"
 Place = tuple[str, int, int]  # URI of a segment, position of a batch in it, an offset
@@ -69,7 +69,7 @@ class SidesOfCopies:
         row: dict[str, Any] = dict.fromkeys(
             ("copy", "topic_id", "side", "why", "certainty", "replaced_by", "replaced_by_epoch")
         )
-        log_dir = os.path.dirname(os.path.dirname(local_path(segment) or ""))
+        log_dir = os.path.dirname(os.path.dirname(path_of_uri(segment) or ""))
         row["copy"] = self._inventory.log_dirs.get(log_dir, (None, None))[0]
         if sides is None or segment not in sides.names:
             return row

@@ -15,7 +15,7 @@ from kafka_log_lake.pipelines.recover.entries import (
     TORN,
     UNPLACED,
     ZEROS,
-    Hurt,
+    CopyDamage,
     SliceHeaders,
     concatenated,
     entries_of,
@@ -81,7 +81,7 @@ class _Reading:
     def __init__(self, source: ByteSource, length: int, decoder: SegmentDecoder) -> None:
         self._source, self._length, self._decoder = source, length, decoder
         self.entries: list[np.ndarray] = []
-        self.hurts: list[Hurt] = []
+        self.hurts: list[CopyDamage] = []
 
     def read(self) -> Totals:
         for group in self._decoder:
@@ -104,7 +104,7 @@ class _Reading:
             self._add_tail(self._length - totals.tail_bytes, totals.tail_bytes)
         elif totals.tail_bytes:
             at = self._length - totals.tail_bytes
-            self.hurts.append(Hurt(0, at, totals.tail_bytes, ZEROS, "zeros to the end of the segment"))
+            self.hurts.append(CopyDamage(0, at, totals.tail_bytes, ZEROS, "zeros to the end of the segment"))
         return totals
 
     def _add_wrapper(self, header: np.ndarray) -> None:
@@ -125,13 +125,13 @@ class _Reading:
                 self.entries.append(ghost)
                 if ghost["count"][0] == ghost["delta"][0] + 1:  # else one of both is wrong, or both
                     first, last = int(ghost["base"][0]), int(ghost["last"][0])
-            self.hurts.append(Hurt(0, position, size, damage.reason, damage.detail, first, last))
+            self.hurts.append(CopyDamage(0, position, size, damage.reason, damage.detail, first, last))
 
     def _add_tail(self, position: int, size: int) -> None:
         for begin, rest in self._without_whole(position, size):
             claim = claimed_offsets(self._source, begin, self._length)
             detail = f"the segment ends inside a batch, {rest} bytes of it are there"
-            self.hurts.append(Hurt(0, begin, rest, TORN, detail, *(claim or (None, None))))
+            self.hurts.append(CopyDamage(0, begin, rest, TORN, detail, *(claim or (None, None))))
 
     def _without_whole(self, position: int, size: int) -> list[tuple[int, int]]:
         """Adds batches that are whole but for their length; (position, size) of what is left of the range."""

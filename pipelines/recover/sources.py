@@ -67,8 +67,7 @@ from kafka_log_lake.udfs.indexes.producer_snapshot import ENTRY as PRODUCER
 from kafka_log_lake.udfs.indexes.producer_snapshot import Snapshot, read_producer_snapshot
 from kafka_log_lake.udfs.storage.byte_source import reason_of
 from kafka_log_lake.udfs.storage.regular_file import RefusedFile, read_regular, what_it_is
-from kafka_log_lake.udfs.storage.store import canonical as canonical_uri
-from kafka_log_lake.udfs.storage.store import open_store
+from kafka_log_lake.udfs.storage.store import canonical_uri, open_store
 
 LIVE, FUTURE, DELETE, STRAY = "live", "future", "delete", "stray"
 _OWN = {LEADER_EPOCH_FILE, "partition.metadata"}  # next to the segments of a partition

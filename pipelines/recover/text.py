@@ -9,7 +9,7 @@ from typing import Any
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable
 from kafka_log_lake.pipelines.cli.text_tables import size_text
 from kafka_log_lake.pipelines.recover.entries import DELETED
-from kafka_log_lake.pipelines.recover.history import Sure
+from kafka_log_lake.pipelines.recover.history import Certainty
 from kafka_log_lake.pipelines.recover.job import Recovered
 from kafka_log_lake.pipelines.recover.restore import FATES, by_fate, restore_texts
 from kafka_log_lake.udfs.format.recovery_tables import LOST_RANGES, REPLICA_REPORT
@@ -158,7 +158,7 @@ def not_known(done: Recovered) -> list[str]:
     """Why there may be losses that nothing shows, each in words; "" is left out."""
     named, replicas = done.placements, done.rows(REPLICA_REPORT)
     absent = named.absent
-    unsure = [sure for sure in (Sure.UNCERTAIN, Sure.LIKELY) if done.certainty[sure]]
+    unsure = [sure for sure in (Certainty.UNCERTAIN, Certainty.LIKELY) if done.certainty[sure]]
     histories = ", ".join(f"{sure} in {counted_noun(done.certainty[sure], 'partition')}" for sure in unsure)
     unread = named.state.unread_text if named.state is not None else ""
     hurt = sum(bool(row["damaged_ranges"]) and row["diverged_from"] is not None for row in replicas)

@@ -1,1 +1,1 @@
-"""Scans a log directory: what is in it, what is damaged or missing, and what that costs."""
+"""Scans a log directory: reports what it holds, what is damaged or missing, and what that costs."""

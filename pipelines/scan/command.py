@@ -40,7 +40,21 @@ log = logging.getLogger(__name__)
 
 
 def scan(settings: Settings | str | os.PathLike[str]) -> Findings:
-    """Findings over all segments of a path, or of ``settings.source``. Raises a UserError without any."""
+    """Reads all segments of a path and returns what they hold, log by log. Writes nothing, needs no Spark.
+
+    Parameters
+    ----------
+    settings: a path (log directory, partition folder, ``.log`` file or glob), or ``Settings`` with
+        ``source``.
+
+    Returns
+    -------
+    Findings: counts, damage with the offsets it may cost, open transactions; ``seconds`` is the time it took.
+
+    Raises
+    ------
+    UserError: there is no segment.
+    """
     began = time.monotonic()
     if not isinstance(settings, Settings):
         settings = Settings(source=(os.fspath(settings),))
@@ -68,7 +82,7 @@ def scan(settings: Settings | str | os.PathLike[str]) -> Findings:
 
 
 def _add_placements(findings: Findings, listing: Listing, settings: Settings) -> None:
-    """Adds what metadata logs on the disks say of leaders and replicas, and which clusters there are."""
+    """Adds what metadata logs on the disks say of leaders and replicas, and the clusters of the disks."""
     log_dirs = listing.witnesses.log_dirs
     findings.clusters = clusters_of(log_dirs)
     if any(os.path.isdir(os.path.join(log_dir, f"{METADATA_TOPIC}-0")) for log_dir in log_dirs):
@@ -82,14 +96,14 @@ def _add_placements(findings: Findings, listing: Listing, settings: Settings) ->
 
 
 def _compared(settings: Settings) -> list[dict[str, Any]]:
-    """Rows of ``replica_report`` for disks with names. Raises a UserError for disks of two clusters."""
+    """Returns rows of ``replica_report`` for named disks. Raises a UserError for disks of two clusters."""
     from kafka_log_lake.pipelines.recover.compare import compare  # few scans need it
     from kafka_log_lake.pipelines.recover.rows import replica_rows
     from kafka_log_lake.pipelines.recover.sources import find_copies
 
     topics = TopicFilter(settings.topics, settings.exclude_topics)
     inventory = find_copies(settings.source, topics, settings.include_deleted)
-    return [row for one in compare(inventory, settings) for row in replica_rows(one)]
+    return [row for comparison in compare(inventory, settings) for row in replica_rows(comparison)]
 
 
 def run(settings: Settings, path: Sequence[str] = (), sort: str = SORTS[0]) -> None:
@@ -100,7 +114,7 @@ def run(settings: Settings, path: Sequence[str] = (), sort: str = SORTS[0]) -> N
     sources = (*path, *settings.source)
     if not sources:
         raise UserError("PATH is missing: name a log directory, partition folder, .log file or glob")
-    places = tuple(parse_source(one).path for one in sources)
+    places = tuple(parse_source(source).path for source in sources)
     findings = scan(dataclasses.replace(settings, source=places))
     findings.sort = sort
     if is_named(sources):

@@ -1,4 +1,4 @@
-"""What transaction coordinators noted of open transactions, in ``__transaction_state`` among the sources."""
+"""Reads what transaction coordinators noted of open transactions in ``__transaction_state``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Any
 
 from kafka_log_lake.pipelines.listing.listing import Listing
-from kafka_log_lake.pipelines.scan.findings import Findings, Log
+from kafka_log_lake.pipelines.scan.findings import Findings, ScannedLog
 from kafka_log_lake.udfs.batches.clocks import TRANSACTION_TIMEOUT_MS
 from kafka_log_lake.udfs.batches.endings import PREPARE, CoordinatorState, ending_of
-from kafka_log_lake.udfs.storage.byte_source import local_path
+from kafka_log_lake.udfs.storage.byte_source import path_of_uri
 
 TOPIC = "__transaction_state"
 _COLUMNS = ("offset", "key", "value", "timestamp_ms", "is_control")
@@ -21,7 +21,7 @@ _COLUMNS = ("offset", "key", "value", "timestamp_ms", "is_control")
 
 @dataclass(frozen=True)
 class _Record:
-    """The last record of a transactional id. noted: None of a tombstone; before: its former producer id."""
+    """The last record of a transactional id. noted: None for a tombstone; before: its former producer id."""
 
     offset: int
     noted: CoordinatorState | None = None
@@ -31,13 +31,13 @@ class _Record:
 
 @dataclass
 class Coordinators:
-    """What the coordinators of a cluster noted last, by transactional id. unread: what can't be read."""
+    """The last notes of a cluster's coordinators, by transactional id. unread: records that can't be read."""
 
     records: dict[str, _Record] = field(default_factory=dict)
     unread: int = 0
 
     def of(self, producer: int) -> CoordinatorState | None:
-        """What was noted last of a producer id: a transactional id has it now, or had it before."""
+        """Returns the last note on a producer id that a transactional id has or had; None without one."""
         found = []
         for one in self.records.values():
             if one.noted is not None and producer == one.producer_id:
@@ -50,11 +50,11 @@ class Coordinators:
 def add_endings(findings: Findings, listing: Listing) -> None:
     """Adds to each open transaction what its coordinator noted, how old it is now, and what ends it.
 
-    And what coordinators have prepared, though no log has it open.
+    Also adds the transactions that coordinators have prepared, though no log has them open.
     """
     known = _coordinators(listing, are_of_one_cluster=len(findings.clusters) < 2)
     now_ms = time.time_ns() // 1_000_000
-    logs: dict[str, list[Log]] = defaultdict(list)
+    logs: dict[str, list[ScannedLog]] = defaultdict(list)
     for log in findings.logs:
         log_dir = log.partition_dir.rpartition("/")[0]
         name = log_dir if log_dir in known else ""
@@ -68,8 +68,8 @@ def add_endings(findings: Findings, listing: Listing) -> None:
         findings.prepared += _with_markers(own, logs[name], now_ms)
 
 
-def _with_markers(own: Coordinators, logs: list[Log], now_ms: int) -> list[CoordinatorState]:
-    """What coordinators have prepared for too long, though none of its scanned logs has it open."""
+def _with_markers(own: Coordinators, logs: list[ScannedLog], now_ms: int) -> list[CoordinatorState]:
+    """Returns transactions prepared for longer than the timeout that no scanned log of theirs has open."""
     places = {(log.topic, log.partition) for log in logs}
     opened = {one.producer_id for log in logs for one in log.open_transactions}
     return [
@@ -84,18 +84,18 @@ def _with_markers(own: Coordinators, logs: list[Log], now_ms: int) -> list[Coord
 
 
 def _coordinators(listing: Listing, *, are_of_one_cluster: bool) -> dict[str, Coordinators]:
-    """The coordinators by log directory; those of all as "", where all disks are of one cluster."""
+    """Returns the coordinators by log directory; if all disks are of one cluster, all of them as ""."""
     segments = listing.segments.filter(listing.segments.column("wanted"))
     found: dict[str, Coordinators] = defaultdict(Coordinators)
     for row in segments.select(["topic", "partition_dir", "segment"]).to_pylist():
-        path = local_path(row["segment"])
+        path = path_of_uri(row["segment"])
         if row["topic"] == TOPIC and path is not None:
             _read(path, found["" if are_of_one_cluster else row["partition_dir"].rpartition("/")[0]])
     return dict(found)
 
 
 def _read(path: str, into: Coordinators) -> None:
-    """Reads a segment of ``__transaction_state``. Damage in it counts as a record that can't be read."""
+    """Reads a segment of ``__transaction_state``; each damaged range counts as one unread record."""
     from kafka_log_lake.udfs.files import decode_segment  # the decoder and definitions, which few scans need
     from kafka_log_lake.udfs.storage.byte_source import SourceError
     from kafka_log_lake.udfs.values.internal.columns import transaction_states
@@ -122,7 +122,7 @@ def _read(path: str, into: Coordinators) -> None:
 
 
 def _record(name: str, offset: int, state: dict[str, Any], until: int) -> _Record:
-    """state: TRANSACTION_STATE as a dict; without a state it is a tombstone."""
+    """Converts a TRANSACTION_STATE to a record; a null state is a tombstone. until: newest time, ms."""
     if state["state"] is None:
         return _Record(offset)
     places = ((one["topic"], number) for one in state["partitions"] or () for number in one["partitions"])

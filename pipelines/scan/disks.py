@@ -1,4 +1,4 @@
-"""The blocks of a scan that are about the disks: who led last, which clusters, and what takes the room."""
+"""Builds the parts of a scan report about the disks: last leaders, clusters, and use of space."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafka_log_lake.udfs.batches.retention import NOTHING
 
 
 def leaders(findings: Findings) -> Iterator[Section]:
-    """Who led last, by the metadata log of each cluster; partitions of which a copy is missing come first."""
+    """Yields per cluster a table of the last leaders by its metadata log, missing copies first."""
     for found in findings.placements.values():
         rows = sorted(found.rows.values(), key=lambda one: (not one.missing, one.has_leader))
         said = f"by __cluster_metadata of {found.disk}, up to offset {found.state.reached:,}"
@@ -28,7 +28,7 @@ def leaders(findings: Findings) -> Iterator[Section]:
 
 
 def _leader(one: Any) -> tuple[str, ...]:
-    """one: a ``Placement``."""
+    """Returns the row of a ``Placement``."""
     return (
         printable(f"{one.topic}-{one.partition}"),
         str(one.leader),
@@ -39,7 +39,7 @@ def _leader(one: Any) -> tuple[str, ...]:
 
 
 def clusters(findings: Findings) -> Section:
-    """The clusters, where there are several."""
+    """Returns the table of clusters; without rows if there is only one."""
     rows = [(printable(one), printable(path)) for one, paths in findings.clusters.items() for path in paths]
     return Section(
         "clusters: topics of two clusters are not copies of each other",
@@ -49,7 +49,7 @@ def clusters(findings: Findings) -> Section:
 
 
 def room(findings: Findings) -> Section:
-    """What takes the room of the disk, and what retention could free now."""
+    """Returns the table of disk space by topic, and what retention could free now."""
     free = [(size_text(one.free), size_text(one.size), one.log_dirs[0]) for one in volumes(findings)]
     disks = [f"{left} of {size} free at {log_dir}" for left, size, log_dir in free]
     # a broker's own file may set other defaults: log.retention.*
@@ -84,7 +84,7 @@ def _room(one: Space) -> tuple[str, ...]:
 
 
 def objects(findings: Findings) -> dict[str, Any]:
-    """The same for ``--json``."""
+    """Returns the clusters, leaders, volumes and room for ``--json``."""
     return {
         "clusters": findings.clusters,
         "leaders": [

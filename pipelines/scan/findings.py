@@ -1,4 +1,4 @@
-"""The findings of a scan, log by log: counts, damage with the offsets it may cost, open transactions."""
+"""Collects the findings of a scan by log: counts, damage with the offsets it may cost, transactions."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Log:
-    """The log in one partition folder. Offsets and timestamps (ms since 1970 UTC) of batches, or None.
+class ScannedLog:
+    """What was scanned of the log in one partition folder; offsets, timestamps (ms since 1970 UTC) or None.
 
     records: of data; control_records: the others, as in the view ``logs``. torn: see ``SliceScan``. zeroed:
     bytes of each segment of zeros alone that others follow, in a log with batches. foreign: URIs of files
     that are another program's -> which, and what to do; their bytes are no damage. segment_times: of each
     segment. is_growing: its last batch is incomplete, and bytes were added since. is_compacted: it shows
-    that the log cleaner ran. account: of its offsets. unconfirmed: first offset in front of a last batch
+    that the log cleaner ran. account: of its offsets. unconfirmed: first offset before a last batch
     that no batch has, though nothing shows that the log cleaner ran, and the base offset of that batch.
     looks: of the payloads of the first records of each segment.
     """
@@ -95,22 +95,22 @@ class Log:
 
     @property
     def end(self) -> int:
-        """The offset behind the last batch; 0 without one."""
+        """Returns the offset after the last batch; 0 without one."""
         return 0 if self.last_offset is None else self.last_offset + 1
 
     @property
     def is_cut(self) -> bool:
-        """Whether the last batch is incomplete, or the log has none and is full of zeros."""
+        """Returns whether the last batch is incomplete, or the log ends in zeros and has no batch."""
         return self.tail == "torn" or (self.tail == "zeros" and not self.batches)
 
     @property
     def last_stable_offset(self) -> int | None:
-        """Where a READ_COMMITTED consumer stops: the first offset of an open transaction, or None."""
+        """Returns where a READ_COMMITTED consumer stops: the first offset of an open transaction, or None."""
         return min((t.first_offset for t in self.open_transactions), default=None)
 
     @property
     def hanging(self) -> list[OpenTransaction]:
-        """Transactions that at the last write were open for longer than a broker allows, or since unknown."""
+        """Returns transactions open at the last write longer than a broker allows, or for unknown time."""
         return [one for one in self.open_transactions if (one.ending or one.age).hangs_as_of_last_write]
 
 
@@ -123,13 +123,13 @@ class Findings:
     swap_files: URIs of those that are read in place of segments. warnings: what else a person should know.
     named: topic and partition that were given for all segments; None if their folders tell them. replicas: of
     disks with names, the copies compared, as rows of ``replica_report``. placements: of each cluster what its
-    metadata logs say (``recovery.placement.Placements``). clusters: cluster id -> log directories that name
+    metadata logs say (``recover.placement.Placements``). clusters: cluster id -> log directories that name
     it.
     """
 
     sources: tuple[str, ...]
     named: tuple[str, int] | None = None
-    logs: list[Log] = field(default_factory=list)
+    logs: list[ScannedLog] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     passed_over: list[PassedOver] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
@@ -143,17 +143,17 @@ class Findings:
     seconds: float = 0.0
 
     @property
-    def damages(self) -> list[tuple[Log, DamagedRange]]:
+    def damages(self) -> list[tuple[ScannedLog, DamagedRange]]:
         return [(log, damage) for log in self.logs for damage in log.damages]
 
     @property
-    def missing(self) -> list[tuple[Log, Unseen]]:
-        """Offsets that no segment of their log has."""
+    def missing(self) -> list[tuple[ScannedLog, Unseen]]:
+        """Returns offsets that no segment of their log has."""
         return [(log, one) for log in self.logs for one in log.missing]
 
     @property
     def is_damaged(self) -> bool:
-        """Whether the verdict is "not sound", or something can't be read."""
+        """Returns whether the verdict is "not sound", or something can't be read."""
         return bool(
             self.damages
             or self.unreadable
@@ -164,13 +164,13 @@ class Findings:
         )
 
     @property
-    def contradictions(self) -> list[tuple[Log, Contradiction]]:
-        """Batches whose base offset or leader epoch contradict the log around them."""
+    def contradictions(self) -> list[tuple[ScannedLog, Contradiction]]:
+        """Returns batches whose base offset or leader epoch contradicts the log around them."""
         return [(log, one) for log in self.logs for one in log.contradictions]
 
     @property
     def payloads(self) -> list[PayloadFormat]:
-        """What keys and values are, of the records that were looked at."""
+        """Returns the formats of keys and values by topic, from the first records of segments."""
         from kafka_log_lake.udfs.values.schemas.profile import (
             payload_formats,  # decoders, which find does not need
         )
@@ -181,9 +181,9 @@ class Findings:
         return payload_formats(looks)
 
     @property
-    def copies(self) -> dict[tuple[str, int], list[Log]]:
-        """Topic-partitions that are in several folders."""
-        by_partition: dict[tuple[str, int], list[Log]] = defaultdict(list)
+    def copies(self) -> dict[tuple[str, int], list[ScannedLog]]:
+        """Returns the logs of topic-partitions that are in several folders."""
+        by_partition: dict[tuple[str, int], list[ScannedLog]] = defaultdict(list)
         for log in self.logs:
             by_partition[log.topic, log.partition].append(log)
         return {partition: logs for partition, logs in by_partition.items() if len(logs) > 1}
@@ -192,7 +192,7 @@ class Findings:
 def collect(
     sources: Sequence[str], listing: Listing, scanned: Iterable[tuple[Segment, list[SliceScan]]]
 ) -> Findings:
-    """Findings in all logs. scanned: segments by folder and base offset, each with its slices in order."""
+    """Collects the findings of all logs. scanned: segments by folder and base offset, with their slices."""
     findings = Findings(tuple(sources), skipped=listing.skipped, unreadable=dict(listing.unreadable))
     findings.passed_over = listing.passed_over
     by_folder: dict[str, list[tuple[Segment, list[SliceScan]]]] = defaultdict(list)
@@ -209,7 +209,7 @@ def collect(
     noted = listing.noted_logs()
     findings.warnings = listing.checkpoints.warnings
     for folder, segments in by_folder.items():
-        log = _log(segments, unread[folder])
+        log = _scanned_log(segments, unread[folder])
         findings.logs.append(log)
         is_whole = folder in noted and segments[-1][0].segment == noted[folder].last_segment
         witnesses = noted[folder].witnesses if is_whole else NO_WITNESSES
@@ -220,8 +220,8 @@ def collect(
     return findings
 
 
-def _account(log: Log, scanned: list[Scanned], unread: list[int], witnesses: Witnesses) -> Account:
-    """witnesses: of a log whose segments were all selected, and whose last one can be read."""
+def _account(log: ScannedLog, scanned: list[Scanned], unread: list[int], witnesses: Witnesses) -> Account:
+    """Accounts for a log's offsets. witnesses: NO_WITNESSES unless all segments are read up to the last."""
     files = files_of(scanned, unread)
     within = [*log.missing, *filter(None, map(of_damage, log.damages))]
     reached = log.end if log.batches else files[0]
@@ -240,10 +240,10 @@ def _account(log: Log, scanned: list[Scanned], unread: list[int], witnesses: Wit
     return account_of(files[0], end, witnesses, within, tail)
 
 
-def _log(scanned: list[Scanned], unread: list[int]) -> Log:
-    """unread: base offsets of segments that are there, and were not selected or can't be read."""
+def _scanned_log(scanned: list[Scanned], unread: list[int]) -> ScannedLog:
+    """Joins a log's slices. unread: base offsets of segments that were not selected or can't be read."""
     first = scanned[0][0]
-    log = Log(first.topic, first.partition, first.partition_dir)
+    log = ScannedLog(first.topic, first.partition, first.partition_dir)
     for segment, slices in scanned:
         _add_segment(log, segment, slices)
     found, log.damages = placed(scanned, unread)
@@ -272,7 +272,7 @@ def _log(scanned: list[Scanned], unread: list[int]) -> Log:
     return log
 
 
-def _add_segment(log: Log, segment: Segment, slices: list[SliceScan]) -> None:
+def _add_segment(log: ScannedLog, segment: Segment, slices: list[SliceScan]) -> None:
     newest = max((scan.last_timestamp for scan in slices if scan.last_timestamp is not None), default=-1)
     largest = newest if newest > 0 else segment.modified // 1000
     log.segment_times.append(SegmentTime(segment.file_base_offset, segment.length, largest))

@@ -1,4 +1,4 @@
-"""What the findings of a scan cost, its verdict, and the few commands that matter most after it."""
+"""Says what the findings of a scan cost: the verdict, and the few commands that matter most next."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafka_log_lake.pipelines.listing.naming import (
     unlooked_texts,
 )
 from kafka_log_lake.pipelines.plan.missing import elsewhere_texts, lost_texts
-from kafka_log_lake.pipelines.scan.findings import Findings, Log
+from kafka_log_lake.pipelines.scan.findings import Findings, ScannedLog
 from kafka_log_lake.pipelines.tasks.contradictions import Contradiction
 from kafka_log_lake.pipelines.tasks.open_transactions import OpenTransaction
 from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange
@@ -26,8 +26,8 @@ from kafka_log_lake.udfs.batches.clocks import CERTAIN
 from kafka_log_lake.udfs.batches.endings import ONGOING, PREPARED
 
 
-def tail_text(log: Log) -> str:
-    """What a tail without a batch cost: the offsets that its header claims, as far as it has one."""
+def tail_text(log: ScannedLog) -> str:
+    """Says what a torn or zeroed tail cost: the offsets that its header claims, if it is whole."""
     if log.tail == "zeros":
         if not log.batches:
             return "unknown: nothing but zeros, as of a segment that was never written, or lost all of it"
@@ -79,8 +79,8 @@ def verdict(findings: Findings) -> Verdict:
     )
 
 
-def _foreign(logs: Sequence[Log]) -> list[str]:
-    """What is another program's, in words."""
+def _foreign(logs: Sequence[ScannedLog]) -> list[str]:
+    """Says how many files are of other programs, by kind."""
     kinds = Counter(kind.partition(":")[0] for log in logs for kind in log.foreign.values())
     return [
         f"{counted_noun(number, 'file')} of another kind ({kind})" for kind, number in sorted(kinds.items())
@@ -88,7 +88,7 @@ def _foreign(logs: Sequence[Log]) -> list[str]:
 
 
 def _passed_over(findings: Findings) -> tuple[list[PassedOver], list[PassedOver]]:
-    """What a broker left behind and was passed over: what retention or the cleaner explains, and all else.
+    """Splits passed-over leftovers of a broker: those that retention or the cleaner explains, and the others.
 
     A ``.log.deleted`` file below the log start is what retention deletes, one below what the cleaner has seen
     is what it replaces, and a folder ``-delete`` or ``-future`` is of a topic that was deleted, or of a copy
@@ -106,7 +106,7 @@ def _passed_over(findings: Findings) -> tuple[list[PassedOver], list[PassedOver]
 
 
 def _notes(findings: Findings, passed_over: Sequence[PassedOver]) -> list[str]:
-    """What no file tells, what was passed over, and what was not compared."""
+    """Says what no file tells, what was passed over, and what was not compared."""
     live = [log for log in findings.logs if left_state(log.partition_dir) is None]
     unexplained = sum(log.account.unexplained is not None for log in live)
     places = Counter((log.topic, log.partition) for log in live)
@@ -125,7 +125,7 @@ def _notes(findings: Findings, passed_over: Sequence[PassedOver]) -> list[str]:
     ]
 
 
-def _tails(logs: Sequence[Log]) -> Tails:
+def _tails(logs: Sequence[ScannedLog]) -> Tails:
     cut = [log for log in logs if log.is_cut and not log.is_growing]
     torn, empty = ([log.tail_bytes for log in cut if log.tail == tail] for tail in ("torn", "zeros"))
     zeroed = [size for log in logs for size in log.zeroed]
@@ -137,7 +137,7 @@ def _tails(logs: Sequence[Log]) -> Tails:
 
 
 def _lost(findings: Findings, tails: Tails) -> list[str]:
-    """What is lost: in damage, in tails and between segments, in words."""
+    """Says what is lost in damage, in tails and between segments."""
     damages = [one for _, one in findings.damages]
     counted = sum(
         one.last_lost - one.first_lost + 1
@@ -163,8 +163,8 @@ def _lost(findings: Findings, tails: Tails) -> list[str]:
     ]
 
 
-def _unconfirmed(logs: Sequence[Log]) -> list[str]:
-    """Base offsets of last batches that nothing confirms, and that leave offsets out, in words."""
+def _unconfirmed(logs: Sequence[ScannedLog]) -> list[str]:
+    """Says which last batches have a base offset that nothing confirms and that leaves offsets out."""
     found = [(log.topic, log.partition, *log.unconfirmed) for log in logs if log.unconfirmed]
     if not found:
         return []
@@ -185,7 +185,7 @@ Step = tuple[str, str]  # a comment, and a command
 
 
 def next_steps(findings: Findings) -> list[str]:
-    """Lines of at most _MOST steps: those of each kind in turn, the largest loss first."""
+    """Returns the lines of at most _MOST steps: those of each kind in turn, the largest loss first."""
     # of named copies another one may have what a copy lacks: ``recover`` knows what is lost
     is_only = not findings.replicas
     kinds = [
@@ -208,7 +208,7 @@ def next_steps(findings: Findings) -> list[str]:
 
 
 def _decoding(findings: Findings) -> list[Step]:
-    """The command that decodes the sources; of several clusters one for each, into a lake of its own."""
+    """Returns the command that decodes the sources; of several clusters one for each, into its own lake."""
     what, command, lake = "decode all records, batches and damaged ranges into tables", "decode", "lake"
     if findings.replicas:
         what, command, lake = "merge the copies into one log, and list what is lost", "recover", "recovered"
@@ -228,7 +228,7 @@ def _decoding(findings: Findings) -> list[Step]:
 
 
 def _command(command: str, findings: Findings, paths: Sequence[str], lake: str) -> str:
-    """The line that runs a command on what was scanned."""
+    """Returns the command line that runs a command on what was scanned."""
     words: list[str | tuple[str, str]] = [("--source", path) for path in paths]
     if findings.named is not None:
         topic, partition = findings.named
@@ -239,7 +239,7 @@ def _command(command: str, findings: Findings, paths: Sequence[str], lake: str) 
 
 
 def _comparing(findings: Findings) -> list[Step]:
-    """The command that compares the copies of partitions, where each source may be a broker's disk."""
+    """Returns the command that compares the copies of partitions, if each source may be a broker's disk."""
     is_few = 1 < len(findings.sources) <= _SOURCES
     if findings.replicas or not findings.copies or not is_few or len(findings.clusters) > 1:
         return []
@@ -249,7 +249,7 @@ def _comparing(findings: Findings) -> list[Step]:
     ]
 
 
-def _looking(log: Log, one: Contradiction) -> Step:
+def _looking(log: ScannedLog, one: Contradiction) -> Step:
     word = "base offset" if one.is_offset else "leader epoch"
     file, position = one.segment.removeprefix(_LOCAL), ("--position", str(one.position))
     return (
@@ -258,13 +258,13 @@ def _looking(log: Log, one: Contradiction) -> Step:
     )
 
 
-def _resumable(findings: Findings) -> list[tuple[Log, DamagedRange]]:
-    """Damaged ranges behind which a consumer can go on, the largest loss first."""
+def _resumable(findings: Findings) -> list[tuple[ScannedLog, DamagedRange]]:
+    """Returns damaged ranges after which a consumer can go on, the largest loss first."""
     found = [(log, one) for log, one in findings.damages if one.first_lost is not None and one.next_offset]
     return sorted(found, key=lambda each: (each[1].first_lost or 0) - (each[1].next_offset or 0))
 
 
-def _moving(log: Log, one: DamagedRange) -> Step:
+def _moving(log: ScannedLog, one: DamagedRange) -> Step:
     return (
         f"# move a consumer group that stops at offset {one.first_lost} of {_name(log)} past "
         f"the damage ({shell_word(log.partition_dir)})",
@@ -276,13 +276,13 @@ def _moving(log: Log, one: DamagedRange) -> Step:
     )
 
 
-def _hanging(findings: Findings) -> list[tuple[Log, OpenTransaction]]:
+def _hanging(findings: Findings) -> list[tuple[ScannedLog, OpenTransaction]]:
     found = [(log, one) for log in findings.logs for one in log.open_transactions if one.is_hanging]
     return sorted(found, key=lambda each: (each[1].ending or each[1].age).certainty != CERTAIN)
 
 
-def _ending(log: Log, transaction: OpenTransaction) -> Step:
-    """The command that aborts a transaction, if it is certain that it hangs, else the one that finds out."""
+def _ending(log: ScannedLog, transaction: OpenTransaction) -> Step:
+    """Returns the command that aborts a transaction that certainly hangs, else one that finds out."""
     opened, name, ending = transaction.ending or transaction.age, _name(log), transaction.ending
     place = ("--topic", log.topic), ("--partition", str(log.partition))
     may_lose = ending is not None and ending.commits_in_two_phases
@@ -308,8 +308,8 @@ def _ending(log: Log, transaction: OpenTransaction) -> Step:
     )
 
 
-def _cut(findings: Findings) -> list[Log]:
-    """Logs whose end is damage, is torn, or never came."""
+def _cut(findings: Findings) -> list[ScannedLog]:
+    """Returns logs that end in damage, in a torn batch, or in zeros alone."""
     return [
         log
         for log in findings.logs
@@ -318,7 +318,7 @@ def _cut(findings: Findings) -> list[Log]:
     ]
 
 
-def _replacing(log: Log) -> Step:
+def _replacing(log: ScannedLog) -> Step:
     return (
         f"# this copy has no sound batch from offset {log.end} of {_name(log)} on "
         f"({shell_word(log.partition_dir)}): "
@@ -328,5 +328,5 @@ def _replacing(log: Log) -> Step:
     )
 
 
-def _name(log: Log) -> str:
+def _name(log: ScannedLog) -> str:
     return shell_word(f"{log.topic}-{log.partition}")

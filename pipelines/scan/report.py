@@ -19,7 +19,7 @@ from kafka_log_lake.pipelines.cli.text_tables import (
     text_lines,
 )
 from kafka_log_lake.pipelines.scan import disks, losses
-from kafka_log_lake.pipelines.scan.findings import Findings, Log
+from kafka_log_lake.pipelines.scan.findings import Findings, ScannedLog
 from kafka_log_lake.pipelines.scan.losses import next_steps
 from kafka_log_lake.pipelines.scan.topics import by_topic, first_time, formats_of, last_time, topic_object
 from kafka_log_lake.pipelines.tasks.open_transactions import OpenTransaction
@@ -29,7 +29,7 @@ from kafka_log_lake.udfs.batches.endings import MARKERS_WRITTEN
 from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE
 from kafka_log_lake.udfs.values.schemas.profile import PayloadFormat
 
-OfTopic = TypeVar("OfTopic", Log, PayloadFormat)
+OfTopic = TypeVar("OfTopic", ScannedLog, PayloadFormat)
 _REST = " (all of them: --json)"
 
 
@@ -48,7 +48,7 @@ def headline(findings: Findings) -> str:
 
 
 def sections(findings: Findings) -> Iterator[Section]:
-    """The tables that have rows, the overview of topics first."""
+    """Yields the tables that have rows, the overview of topics first."""
     names = _names(findings)
     tables = [
         _topics(findings),
@@ -179,7 +179,7 @@ def _payloads(topic: str, formats: Sequence[PayloadFormat]) -> tuple[str, ...]:
 
 
 def _topics(findings: Findings) -> Section:
-    """A row for each topic; control records have their column where there are any."""
+    """Returns the table of topics; with a column of control records if there are any."""
     has_control = any(log.control_records for log in findings.logs)
     counts = ("partitions", "segments", "bytes", "records", *(("control records",) if has_control else ()))
     rows = [_topic(topic, logs, has_control) for topic, logs in by_topic(findings)]
@@ -187,7 +187,7 @@ def _topics(findings: Findings) -> Section:
     return Section("topics", ("topic", *counts, "first", "last", "formats"), rows, numbers)
 
 
-def _topic(topic: str, logs: Sequence[Log], with_control: bool) -> tuple[str, ...]:
+def _topic(topic: str, logs: Sequence[ScannedLog], with_control: bool) -> tuple[str, ...]:
     return (
         printable(topic),
         f"{len({log.partition for log in logs}):,}",
@@ -233,19 +233,19 @@ def _transaction(transaction: OpenTransaction) -> tuple[str, ...]:
 
 
 def _differs_last(row: dict[str, Any]) -> bool:
-    """False, which is first, for copies that differ from the true history."""
+    """Sort key: False, which is first, for copies that differ from the true history."""
     return row["diverged_from"] is None and not row["behind"] and not row["damaged_ranges"]
 
 
-def _are_equal(copies: tuple[tuple[str, int], list[Log]]) -> bool:
-    """False, which is first, for copies that differ in what they hold."""
+def _are_equal(copies: tuple[tuple[str, int], list[ScannedLog]]) -> bool:
+    """Sort key: False, which is first, for copies that differ in what they hold."""
     return (
         len({(log.first_offset, log.last_offset, log.records, log.control_records) for log in copies[1]}) == 1
     )
 
 
 def _coordinator(transaction: OpenTransaction) -> tuple[str, str]:
-    """What its coordinator noted, and what ends the transaction."""
+    """Returns two cells: what its coordinator noted, and what ends the transaction."""
     found = transaction.ending
     if found is None:
         return "-", "-"
@@ -267,7 +267,7 @@ def _replica(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _names(findings: Findings) -> dict[str, str]:
-    """partition_dir -> ``<topic>-<partition>``; of several copies as much of the path as they differ in."""
+    """Maps partition_dir to ``<topic>-<partition>``; for copies, to the end of the path that differs."""
     names = {log.partition_dir: printable(f"{log.topic}-{log.partition}") for log in findings.logs}
     for logs in findings.copies.values():
         paths = [log.partition_dir.split("/") for log in logs]
@@ -289,7 +289,7 @@ def _time(milliseconds: int | None) -> str:
 
 
 def _account(account: Account) -> dict[str, Any]:
-    """What files name of a log's offsets, and what of these was not read soundly."""
+    """Returns what files name of a log's offsets, and which of these were not read soundly."""
     return {
         "start": account.start,
         "end": account.end,
@@ -302,12 +302,12 @@ def _account(account: Account) -> dict[str, Any]:
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """A row with times as ISO 8601."""
+    """Returns a row with times as ISO 8601."""
     return {name: one.isoformat() if isinstance(one, datetime) else one for name, one in row.items()}
 
 
 def to_json(findings: Findings) -> dict[str, Any]:
-    """The object of ``--json``. Timestamps are ms since 1970 UTC, null for none."""
+    """Returns the object of ``--json``. Timestamps are ms since 1970 UTC, null for none."""
     logs = [
         {
             **{
@@ -362,7 +362,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
 
 
 def to_text(findings: Findings) -> Iterator[str]:
-    """Lines for a pipe or a file: no colour, no box, columns aligned."""
+    """Yields lines for a pipe or a file: no colour, no box, columns aligned."""
     yield headline(findings)
     for section in sections(findings):
         yield ""

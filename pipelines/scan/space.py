@@ -1,4 +1,4 @@
-"""What takes the room of a disk, topic by topic, and what retention could free now."""
+"""Sums the disk space of each topic, and what retention could free now."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafka_log_lake.pipelines.listing.naming import TO_DELETE
-from kafka_log_lake.pipelines.scan.findings import Findings, Log
+from kafka_log_lake.pipelines.scan.findings import Findings, ScannedLog
 from kafka_log_lake.udfs.batches.retention import (
     FUTURE,
     NOTHING,
@@ -19,7 +19,7 @@ from kafka_log_lake.udfs.batches.retention import (
     limits_of,
     retained,
 )
-from kafka_log_lake.udfs.storage.byte_source import local_path
+from kafka_log_lake.udfs.storage.byte_source import path_of_uri
 
 if TYPE_CHECKING:
     from kafka_log_lake.pipelines.listing.cluster_state import ClusterState
@@ -30,7 +30,7 @@ _BLOCK = 512  # bytes of a unit of st_blocks
 
 @dataclass
 class Space:
-    """The bytes of one topic.
+    """The disk space of one topic, in bytes.
 
     indexes: as allocated on the disk: a broker preallocates those of the last segment. deleted: of
     ``.log.deleted`` files. leftovers: of folders ending -delete, -stray, -future. can_go: what retention
@@ -51,7 +51,7 @@ class Space:
 
     @property
     def held_by(self) -> Retained | None:
-        """What holds the most logs; a timestamp in the future before all else, as that holds for ever."""
+        """Returns what keeps most logs from deletion, a future timestamp before all else; None: nothing."""
         rest = [one for one in self.held if one.held_by != NOTHING]
         reasons = [one.held_by for one in rest]
         return max(
@@ -71,7 +71,7 @@ class Volume:
 
 
 def volumes(findings: Findings) -> list[Volume]:
-    """The file systems of the log directories that were scanned."""
+    """Returns the file systems of the log directories that were scanned."""
     found: dict[int, Volume] = {}
     for log_dir in sorted({os.path.dirname(path) for path in _folders(findings.logs)}):
         try:
@@ -84,7 +84,7 @@ def volumes(findings: Findings) -> list[Volume]:
 
 
 def space_by_topic(findings: Findings, now_ms: int | None = None) -> list[Space]:
-    """The space of each topic, the most first. now_ms: the time at which retention is judged; None: now."""
+    """Returns the space of each topic, the largest first. now_ms: when retention is judged; None: now."""
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
     found: dict[str, Space] = {}
     states: dict[str, ClusterState | None] = {}
@@ -94,7 +94,7 @@ def space_by_topic(findings: Findings, now_ms: int | None = None) -> list[Space]
         one.indexes += sum(map(_index_bytes, _folders([log])))
         if log.account.witnesses.is_tiered:
             continue  # what local retention does is the remote log manager's
-        log_dir = os.path.dirname(local_path(log.partition_dir) or "")
+        log_dir = os.path.dirname(path_of_uri(log.partition_dir) or "")
         if log_dir not in states:
             states[log_dir] = _state_of(findings, log_dir)
         limits = _limits(log.topic, states[log_dir])
@@ -110,8 +110,8 @@ def space_by_topic(findings: Findings, now_ms: int | None = None) -> list[Space]
     return sorted(found.values(), key=lambda one: (-one.total, one.topic))
 
 
-def _folders(logs: Iterable[Log]) -> Iterable[str]:
-    return (path for log in logs if (path := local_path(log.partition_dir)) is not None)
+def _folders(logs: Iterable[ScannedLog]) -> Iterable[str]:
+    return (path for log in logs if (path := path_of_uri(log.partition_dir)) is not None)
 
 
 def _index_bytes(folder: str) -> int:
@@ -129,9 +129,9 @@ def _limits(topic: str, state: ClusterState | None) -> Limits:
 
 
 def _state_of(findings: Findings, log_dir: str) -> ClusterState | None:
-    """What the metadata log of a log directory's cluster says.
+    """Returns the state of a log directory's cluster by its metadata log; None if it has none.
 
-    Of one that names no cluster, what the only metadata log says; None where there are several.
+    For a directory that names no cluster, the state by the only metadata log; None if there are several.
     """
     cluster = next((name for name, paths in findings.clusters.items() if log_dir in paths), None)
     known = findings.placements

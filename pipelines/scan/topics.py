@@ -1,4 +1,4 @@
-"""The topics of a scan, one row each, in an order that a user names."""
+"""Groups the logs of a scan by topic, in the order of ``--sort``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kafka_log_lake.pipelines.scan.findings import Findings, Log
+from kafka_log_lake.pipelines.scan.findings import Findings, ScannedLog
 from kafka_log_lake.pipelines.tasks.slice_scan import Format, FormatCount
 
 # By the name of --sort: the lowest first; topics that are equal by it follow each other by name
-_SORTS: dict[str, Callable[[Sequence[Log]], int]] = {
+_SORTS: dict[str, Callable[[Sequence[ScannedLog]], int]] = {
     "bytes": lambda logs: -sum(log.bytes for log in logs),
     "name": lambda logs: 0,
     "records": lambda logs: -sum(log.records for log in logs),
@@ -21,20 +21,20 @@ _SORTS: dict[str, Callable[[Sequence[Log]], int]] = {
 }
 
 
-def _lost(log: Log) -> int:
+def _lost(log: ScannedLog) -> int:
     return sum(one.is_lost for one in log.account.unseen)
 
 
-def by_topic(findings: Findings) -> list[tuple[str, list[Log]]]:
-    """Each topic with its logs, in the order of ``findings.sort``."""
-    found: dict[str, list[Log]] = defaultdict(list)
+def by_topic(findings: Findings) -> list[tuple[str, list[ScannedLog]]]:
+    """Returns each topic with its logs, in the order of ``findings.sort``."""
+    found: dict[str, list[ScannedLog]] = defaultdict(list)
     for log in findings.logs:
         found[log.topic].append(log)
     return sorted(found.items(), key=lambda each: (_SORTS[findings.sort](each[1]), each[0]))
 
 
-def formats_of(logs: Sequence[Log]) -> dict[Format, FormatCount]:
-    """The batches of logs by format, the format with most bytes first."""
+def formats_of(logs: Sequence[ScannedLog]) -> dict[Format, FormatCount]:
+    """Returns the totals of logs' batches by format, the format with most bytes first."""
     formats: dict[Format, FormatCount] = {}
     for log in logs:
         for key, count in log.formats.items():
@@ -42,18 +42,18 @@ def formats_of(logs: Sequence[Log]) -> dict[Format, FormatCount]:
     return dict(sorted(formats.items(), key=lambda each: -each[1].bytes))
 
 
-def first_time(logs: Sequence[Log]) -> int | None:
-    """The first timestamp of logs, ms since 1970; None without one."""
+def first_time(logs: Sequence[ScannedLog]) -> int | None:
+    """Returns the first timestamp of logs, ms since 1970 UTC; None without one."""
     return min((log.first_timestamp for log in logs if log.first_timestamp is not None), default=None)
 
 
-def last_time(logs: Sequence[Log]) -> int | None:
-    """The last timestamp of logs, ms since 1970; None without one."""
+def last_time(logs: Sequence[ScannedLog]) -> int | None:
+    """Returns the last timestamp of logs, ms since 1970 UTC; None without one."""
     return max((log.last_timestamp for log in logs if log.last_timestamp is not None), default=None)
 
 
-def topic_object(topic: str, logs: Sequence[Log]) -> dict[str, Any]:
-    """A topic as an object of ``--json``."""
+def topic_object(topic: str, logs: Sequence[ScannedLog]) -> dict[str, Any]:
+    """Returns the object of a topic in ``--json``."""
     return {
         "topic": topic,
         "partitions": len({log.partition for log in logs}),

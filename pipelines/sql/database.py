@@ -49,18 +49,31 @@ _LISTS = re.compile(r"\b(show|(duckdb|pg|sqlite)_\w+|information_schema)\b", re.
 def connect(
     lake: str | os.PathLike[str], at: str | None = None, log: str | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """A DuckDB connection in which a lake's tables, views and functions have their plain names::
+    """Opens a lake in DuckDB: its tables, views and functions have their plain names::
 
         from kafka_log_lake import connect
         connect("lake").sql("SELECT topic, records FROM topics").df()
 
-    lake: its folder, or its URI in an object store. at: the id of a run (table ``runs``) for the state that
-    it left, or a time (ISO 8601, UTC where it has no zone; or ms since 1970); None for now. log: the name of
-    one of several copies, where ``--with-copies`` decoded it; None or healed: the lake's own tables, which
-    hold the healed log. All answers are of that one state: ``connect`` again to see what later runs wrote.
-    Only the lake's files can be reached, and the configuration is locked: take results as ``.df()`` (pandas),
-    ``.pl()`` (Polars) or ``.to_arrow_table()``. ``offset`` is a reserved word of DuckDB: write ``"offset"``
-    or ``r.offset``. Raises a UserError for a folder that is not a lake and for a state that is not there.
+    All answers are of one state of the lake: ``connect`` again to see what later runs wrote. Only the lake's
+    files can be reached, and the configuration is locked: take results as ``.df()`` (pandas), ``.pl()``
+    (Polars) or ``.to_arrow_table()``. ``offset`` is a reserved word of DuckDB: write ``"offset"`` or
+    ``r.offset``.
+
+    Parameters
+    ----------
+    lake: its folder, or its URI in an object store.
+    at: the id of a run (table ``runs``) for the state that it left, or a time (ISO 8601, UTC where it has no
+        zone; or ms since 1970); None: now.
+    log: the name of one of several copies, where ``--with-copies`` decoded it; None or "healed": the lake's
+        own tables, which hold the healed log.
+
+    Returns
+    -------
+    duckdb.DuckDBPyConnection, in memory.
+
+    Raises
+    ------
+    UserError: the folder is not a lake, there is no such state or copy, or a table needs Spark to be read.
     """
     folder = os.fspath(lake)
     return open_database(open_log(folder, log) if log is not None else folder, at=at)

@@ -1,4 +1,4 @@
-"""Reads one slice of a segment in a worker process. A scan gives counts and positions, but no records."""
+"""Scans one slice of a segment in a worker process: counts and positions, but no records."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class FormatCount:
 class DamagedRange:
     """A damaged byte range of a segment.
 
-    last_offset: the highest offset before it; next_offset: base offset of the sound batch behind it, None if
-    there is none. Both are known once the log is: ``findings``.
+    last_offset: the highest offset before it; next_offset: base offset of the sound batch after it, None if
+    there is none. Both are set once the whole log is read: ``scanned_log.damages_of``.
     """
 
     segment: str
@@ -80,13 +80,13 @@ class DamagedRange:
 
     @property
     def first_lost(self) -> int | None:
-        """The first offset that may have been in it; None if no offset can be missing."""
+        """Returns the first offset that may have been in it; None if no offset can be missing."""
         first = self.last_offset + 1
         return first if self.next_offset is None or first < self.next_offset else None
 
     @property
     def last_lost(self) -> int | None:
-        """The last of these offsets; None too if no sound batch follows."""
+        """Returns the last offset that may have been in it; None if none can, or no sound batch follows."""
         return None if self.first_lost is None or self.next_offset is None else self.next_offset - 1
 
 
@@ -120,7 +120,7 @@ class SliceScan:
 def read_slice(
     slice_: Slice, read: Callable[[ByteSource, SliceReport], Found], failed: Callable[[SliceReport], Found]
 ) -> Found:
-    """What ``read`` gives of the open segment; of ``failed`` where it can't be opened or read.
+    """Returns the result of ``read`` on the open segment; of ``failed`` if it can't be opened or read.
 
     read: gets a report without totals. failed: gets one with the problem.
     """
@@ -144,10 +144,10 @@ def scan_slice(slice_: Slice, max_batch_uncompressed: int, schemas: SchemaSegmen
         )
         length, totals = slice_.segment.length, decoder.totals
         scan = SliceScan(replace(report, totals=totals))
-        counting = Counting(scan, slice_.segment)
+        collector = TotalsCollector(scan, slice_.segment)
         for group in decoder:
-            counting.add(group)
-        counting.close()
+            collector.add(group)
+        collector.close()
         if totals.tail == "torn":
             scan.torn = claimed_offsets(source, length - totals.tail_bytes, length)
         from kafka_log_lake.pipelines.tasks.first_payloads import (
@@ -167,8 +167,8 @@ def _max(values: np.ndarray) -> int | None:
     return int(values.max()) if len(values) else None
 
 
-class Placing:
-    """Adds the damaged ranges among groups of batches, in the order of the segment, to a SliceScan."""
+class DamageCollector:
+    """Collects the runs and damaged ranges of groups of batches, in segment order, into a SliceScan."""
 
     def __init__(self, scan: SliceScan, segment: Segment) -> None:
         self._scan, self._segment = scan, segment
@@ -187,7 +187,7 @@ class Placing:
         ]
 
     def close(self) -> None:
-        """Notes what is known once no group follows."""
+        """Sets what is complete once no group follows."""
         if self._sound:
             self._note_runs()
         if self._runs:
@@ -198,8 +198,8 @@ class Placing:
         self._sound, self._rows = [], 0
 
 
-class Noting(Placing):
-    """Adds the batches of transactions too."""
+class TransactionCollector(DamageCollector):
+    """Collects the transactional batches too."""
 
     def __init__(self, scan: SliceScan, segment: Segment) -> None:
         super().__init__(scan, segment)
@@ -229,8 +229,8 @@ class Noting(Placing):
         self._transactional.append(_joined(rows))
 
 
-class Counting(Noting):
-    """Adds counts, times and leader epochs too."""
+class TotalsCollector(TransactionCollector):
+    """Collects counts by format, timestamps and leader epochs too."""
 
     def __init__(self, scan: SliceScan, segment: Segment) -> None:
         super().__init__(scan, segment)
@@ -277,7 +277,7 @@ class Counting(Noting):
 
 
 def _begins(first: np.ndarray, last: np.ndarray, low: Any, limit: Any) -> np.ndarray:
-    """bool[n]: batches of one file that do not continue the one before, or are judged apart from it.
+    """Returns bool[n]: which batches of a file do not continue the previous one, or are judged apart from it.
 
     first, last: their offsets. low, limit: base offsets in the names of the file and of the next one.
     """
@@ -289,7 +289,7 @@ def _begins(first: np.ndarray, last: np.ndarray, low: Any, limit: Any) -> np.nda
 
 
 def _runs(batches: np.ndarray, segment: Segment) -> np.ndarray:
-    """RUN[n] of sound batches (BATCH) of a segment in its order."""
+    """Returns RUN[n] of sound batches (BATCH) of a segment in its order."""
     first, last = batches["base_offset"], batches["last_offset"]
     first = np.where(base_unknown(batches), last, first)
     last = np.maximum(first, last)
@@ -316,7 +316,7 @@ def _runs(batches: np.ndarray, segment: Segment) -> np.ndarray:
 
 
 def _joined(rows: np.ndarray) -> np.ndarray:
-    """Rows with data batches of one producer and epoch whose offsets follow each other joined into one."""
+    """Joins rows of one producer and epoch whose offsets follow each other; markers stay as they are."""
     differs = _begins(*(rows[name] for name in ("first_offset", "last_offset", "file_base", "file_limit")))
     for name in ("producer_id", "producer_epoch", "control_type"):
         differs[1:] |= rows[name][1:] != rows[name][:-1]

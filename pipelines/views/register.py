@@ -51,11 +51,20 @@ _READ = "|".join([*(table.name for table in (*TABLES, *READ_BY_VIEWS)), *(view.n
 def register(
     spark: SparkSession, lake: str | None = None, log: str | None = None, at: str | None = None
 ) -> None:
-    """Creates temporary functions in this session, and temporary views over a lake's tables and views.
+    """Creates temporary functions in a session, and temporary views over a lake's tables and views.
 
-    lake: without one the functions alone are created. log: the name of one of several copies, where
-    ``--with-copies`` decoded it; None or healed: the lake's own tables, which hold the healed log. at: the id
-    of a run or a time, for an earlier state; None for now. Raises a UserError where there is no such lake.
+    Parameters
+    ----------
+    spark: the session.
+    lake: folder or URI of the lake; None: the functions alone are created.
+    log: the name of one of several copies, where ``--with-copies`` decoded it; None or "healed": the lake's
+        own tables, which hold the healed log.
+    at: the id of a run or a time, for an earlier state; None: now.
+
+    Raises
+    ------
+    UserError: there is no such lake, state or copy.
+    UserError and TypeError at once: spark is no session.
     """
     check_session(spark)
     if lake is None:

@@ -19,7 +19,7 @@ from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.recover import rows
 from kafka_log_lake.pipelines.recover.bounds import END
 from kafka_log_lake.pipelines.recover.compare import Compared, compare
-from kafka_log_lake.pipelines.recover.history import Sure
+from kafka_log_lake.pipelines.recover.history import Certainty
 from kafka_log_lake.pipelines.recover.log_writer import copy_log, healed_log, write_log
 from kafka_log_lake.pipelines.recover.sources import find_copies
 from kafka_log_lake.udfs.files import decode_segment
@@ -63,7 +63,7 @@ def wrong_answers(seed: int, variant: Variant, folder: Path) -> list[str]:
                 _check(made, one, _written(one, folder / "healed"))
                 _check_bill(made, one)
         except AssertionError as error:
-            said = SAID if one.history.sure != Sure.CERTAIN else ""
+            said = SAID if one.history.sure != Certainty.CERTAIN else ""
             found.append(f"{said}seed {seed}, {variant}: {error}")
     return found
 

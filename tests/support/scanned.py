@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.scan.command import scan
-from kafka_log_lake.pipelines.scan.findings import Findings, Log
+from kafka_log_lake.pipelines.scan.findings import Findings, ScannedLog
 
 HOUR = 3_600_000
 NOW = 1_700_000_000_000
@@ -17,7 +17,7 @@ def found(logs: Path | str, **settings: Any) -> Findings:
     return scan(Settings(source=(str(logs),), **{"cores": 1, **settings}))
 
 
-def log_of(logs: Path, **settings: Any) -> Log:
+def log_of(logs: Path, **settings: Any) -> ScannedLog:
     """The only log."""
     (log,) = found(logs, **settings).logs
     return log

@@ -162,7 +162,7 @@ def _rest() -> None:
         search = import_module("kafka_log_lake.pipelines.find.segment_search")
         key = import_module("kafka_log_lake.pipelines.find.conditions").OneOf("key", pa.array([b"x"]))
         source = FileSource(file.name)
-        for _ in search.SegmentSearch(source, Range(len(_BATCH)), search.Search((key,)), search.COLUMNS):
+        for _ in search.SegmentSearch(source, Range(len(_BATCH)), search.Criteria((key,)), search.COLUMNS):
             pass
         source.close()
 

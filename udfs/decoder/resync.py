@@ -33,7 +33,7 @@ _BEYOND = 32 << 20  # how far past its end a slice looks for the end of its firs
 
 
 @dataclass(frozen=True)
-class _Host:
+class _DamagedBatch:
     """A damaged batch whose header can be read: where its checksum begins, and what it is.
 
     first: its base offset; of magic 0 and 1 its offset, which is that of its last message.
@@ -52,7 +52,7 @@ class _Host:
 
 
 @dataclass(frozen=True, order=True)
-class Known:
+class KnownOffset:
     """A last offset of the log, and where its batch ends."""
 
     offset: int
@@ -77,18 +77,18 @@ class LastOffset:
         if before is None and start == 0 and file_base is not None:
             before, self.is_named = file_base - 1, True
         self.above = -1 if before is None else before
-        self.confirmed = self._last = None if before is None else Known(before, start)
+        self.confirmed = self._last = None if before is None else KnownOffset(before, start)
 
     def add(self, total: dict[str, int], last: np.void) -> None:
         """total: SUMS of a group with batches that count. last: its last one (BATCH)."""
         position, end = int(last["position"]), int(last["position"] + last["size"])
         self.above, self.is_named = total["sure_offset"], False
-        self.confirmed, before = Known(self.above, end), self._last
+        self.confirmed, before = KnownOffset(self.above, end), self._last
         # a single batch, or several whose offsets fall, do not confirm each other
         is_doubtful = total["counted"] == 1 or total["first_offset"] > total["last_offset"]
         if is_doubtful and before is not None and not before.goes_on(total["first_offset"], position):
             self.confirmed = min(before, self.confirmed)
-        self._last = Known(total["last_offset"], end)
+        self._last = KnownOffset(total["last_offset"], end)
 
 
 def _fits(chain: Chain, above: int, limit: int | None, room: int) -> bool:
@@ -209,7 +209,7 @@ class Resynchronizer:
         longest = (c for c in self._longest if c.begin >= position and above < max(c.first, c.second))
         return next(longest, None)
 
-    def _choose(self, damaged: int, above: int, confirmed: Known | None, measure: Chain) -> int:
+    def _choose(self, damaged: int, above: int, confirmed: KnownOffset | None, measure: Chain) -> int:
         """The first chain that belongs to the log: ``measure``, or what fits before it.
 
         Offsets of batches within values seldom rise with those of the log. A single batch as ``measure``, or
@@ -231,7 +231,7 @@ class Resynchronizer:
                 return chain.begin
         return measure.begin
 
-    def _next_if_cut(self, host: _Host, above: int) -> int:
+    def _next_if_cut(self, host: _DamagedBatch, above: int) -> int:
         """Where the log continues after a batch that may be its last, cut at the end of the segment; or -1.
 
         above: the last offset of the batch before. Where the offsets of chains up to the end lie between it
@@ -267,7 +267,7 @@ class Resynchronizer:
             position, before = position + size, offset
         return -1
 
-    def _host(self, position: int, above: int) -> _Host | None:
+    def _host(self, position: int, above: int) -> _DamagedBatch | None:
         """The damaged batch at ``position``, where at least its magic is one we know."""
         head = np.zeros(f.V2_HEADER_SIZE, dtype=np.uint8)
         got = self._source.read_into(position, head[: max(0, self._length - position)])
@@ -286,7 +286,7 @@ class Resynchronizer:
         cut = whole and size > self._length - position and value_end in (-1, position + size)
         value_end = value_end if value_end <= self._length else -1
         stored = int(e["crc_stored"])
-        return _Host(begin, v2, stored, first, last if believed else above, value_end, cut)
+        return _DamagedBatch(begin, v2, stored, first, last if believed else above, value_end, cut)
 
     def _value_end(self, position: int, magic: int) -> int:
         """Where the message at ``position`` ends by the lengths of key and value; -1: one can't be read."""
@@ -298,7 +298,7 @@ class Resynchronizer:
             at += len(word) + max(0, int(load_be32(word, 0)))
         return at
 
-    def _end_of(self, host: _Host, limit: int) -> int:
+    def _end_of(self, host: _DamagedBatch, limit: int) -> int:
         """The place up to which a damaged batch's checksum holds: a chain that begins before ``limit``, or
         ``limit`` itself; -1 where it holds up to none. Only the batch's length is wrong then.
         """

@@ -30,7 +30,7 @@ from kafka_log_lake.udfs.spark.protocol import ArrowBatches, FrameRead, Stage
 from kafka_log_lake.udfs.spark.table_rows import ReadFailed, cut_for_spark, place_text
 from kafka_log_lake.udfs.storage.byte_source import ByteSource, ChunkSource, SourceError
 from kafka_log_lake.udfs.storage.landed_source import LandedChunks
-from kafka_log_lake.udfs.storage.spool import Chunks, ChunkSpool, Contradiction
+from kafka_log_lake.udfs.storage.spool import ChunkContradiction, Chunks, ChunkSpool
 from kafka_log_lake.udfs.words import counted_noun
 
 log = logging.getLogger(__name__)
@@ -201,14 +201,14 @@ class _Task:
         places = pa.RecordBatch.from_pydict(row, self.read.places)
         before, end = Totals(), -1
         try:
-            for stretch in chunks.stretches(place):
+            for range_ in chunks.ranges(place):
                 if end >= 0:
                     yield from self._group(
-                        places, 0, _damaged(self._gap(before.end, end, stretch.begin, nulls))
+                        places, 0, _damaged(self._gap(before.end, end, range_.begin, nulls))
                     )
-                decoded = self._decoded(places, 0, stretch, stretch.begin, stretch.end, before.end_offset)
-                before, end = (yield from decoded), stretch.end
-        except Contradiction as error:
+                decoded = self._decoded(places, 0, range_, range_.begin, range_.end, before.end_offset)
+                before, end = (yield from decoded), range_.end
+        except ChunkContradiction as error:
             raise ReadFailed(
                 f"{place[2]}: two rows hold different bytes for positions {error.begin} to {error.end}: "
                 f"column {self.read.segment} must name one file with its folder, and {self.read.position} "

@@ -31,7 +31,7 @@ class ReadFailed(Exception):
     """A slice can't be read as it was planned, or is damaged under failfast."""
 
 
-def placed(table: Table, row: Mapping[str, Any], columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+def table_batch(table: Table, row: Mapping[str, Any], columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
     """All columns of a table: what is the same in every row of a slice is repeated."""
     schema = table.arrow_schema()
     return _rows(schema, schema.names, row, columns)

@@ -24,9 +24,9 @@ from kafka_log_lake.udfs.storage.byte_source import (
     SourceChanged,
     SourceError,
     SourceUnreadable,
-    Unreadable,
+    UnreadableRange,
 )
-from kafka_log_lake.udfs.storage.fingerprint import Marks, compare
+from kafka_log_lake.udfs.storage.fingerprint import FileMatch, compare_fingerprint
 from kafka_log_lake.udfs.storage.landed_source import LandedFiles, LandedSource
 from kafka_log_lake.udfs.storage.object_source import ObjectSource
 from kafka_log_lake.udfs.storage.opening import open_source
@@ -141,7 +141,7 @@ def _check_as_planned(row: dict[str, Any], source: ByteSource, size: int) -> Non
     """
     if size < row["length"] or (size > row["length"] and row["has_successor"]):
         raise SourceChanged(f"it has {size} bytes, planned with {row['length']}")
-    if row["fingerprint"] and compare(source, row["fingerprint"]) is Marks.CHANGED:
+    if row["fingerprint"] and compare_fingerprint(source, row["fingerprint"]) is FileMatch.CHANGED:
         raise SourceChanged("it does not begin as what was decoded of it before")
 
 
@@ -167,7 +167,7 @@ class FailedSource:
     def read_into(self, position: int, view: Any) -> int:
         raise self.why
 
-    def unreadable(self, position: int, end: int) -> list[Unreadable]:
+    def unreadable(self, position: int, end: int) -> list[UnreadableRange]:
         return []
 
     def close(self) -> None:

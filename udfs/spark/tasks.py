@@ -30,7 +30,7 @@ from kafka_log_lake.udfs.spark.protocol import (
     Stage,
     StageOptions,
 )
-from kafka_log_lake.udfs.spark.table_rows import cut_for_spark, placed
+from kafka_log_lake.udfs.spark.table_rows import cut_for_spark, table_batch
 from kafka_log_lake.udfs.spark.task_input import FailedSource, TaskSlice, groups_of, slices_of
 from kafka_log_lake.udfs.storage.byte_source import SourceChanged, SourceError
 from kafka_log_lake.udfs.storage.chunks import cut_chunks
@@ -209,10 +209,10 @@ def stage_rows(options: StageOptions) -> Stage:
             def take(slice_: TaskSlice, group: Group, staged: list[pa.RecordBatch] = staged) -> None:
                 row = slice_.row
                 if len(group.batches):
-                    found = placed(BATCHES, row, batch_columns(group.batches))
+                    found = table_batch(BATCHES, row, batch_columns(group.batches))
                     staged.append(_staged(BATCH_ROW, row["group_id"], found))
                 if group.damages:
-                    found = placed(QUARANTINE, row, damage_columns(group.damages, options.run_id))
+                    found = table_batch(QUARANTINE, row, damage_columns(group.damages, options.run_id))
                     staged.append(_staged(DAMAGE_ROW, row["group_id"], found))
 
             for report in _decode(rows, options, take):
@@ -250,7 +250,7 @@ def read_records(options: StageOptions) -> Stage:
                     if group.records is not None:
                         names = group.records.schema.names
                         columns = dict(zip(names, group.records.columns, strict=True))
-                        yield from cut_for_spark(placed(RECORDS, slice_.row, columns))
+                        yield from cut_for_spark(table_batch(RECORDS, slice_.row, columns))
             except SourceError as error:
                 raise RuntimeError(f"{slice_.row['segment']} changed while it was read: {error}") from None
             expected = slice_.row["expected_crc32c"]

@@ -12,21 +12,18 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from kafka_log_lake.udfs.storage.regular_file import RefusedFile, open_regular
 from kafka_log_lake.udfs.words import counted_noun
 
-if TYPE_CHECKING:
-    pass
-
-PIECES = ".pieces"  # behind a segment's name: the file that lists where its bytes are
+PIECES = ".pieces"  # after a segment's name: the file that lists where its bytes are
 
 
 class SourceError(Exception):
-    """The segment's bytes can't be had as they were planned; nothing of it may be committed."""
+    """The segment's bytes can't be read as they were planned; nothing of it may be committed."""
 
 
 class SourceChanged(SourceError):
@@ -38,7 +35,7 @@ class SourceUnreadable(SourceError):
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class UnreadableRange:
     """A byte range that the storage could not give; it was read as zeros."""
 
     position: int
@@ -46,12 +43,12 @@ class Unreadable:
     error: int  # errno
 
 
-def what_failed(failed: list[Unreadable]) -> str:
-    """Unreadable ranges in words, the first few of them."""
+def what_failed(failed: list[UnreadableRange]) -> str:
+    """Describes unreadable ranges in words, the first few of them."""
     words = [
-        f"{counted_noun(one.size, 'byte')} at position {one.position}: "
-        f"{os.strerror(one.error)} (errno {one.error})"
-        for one in failed[:3]
+        f"{counted_noun(range_.size, 'byte')} at position {range_.position}: "
+        f"{os.strerror(range_.error)} (errno {range_.error})"
+        for range_ in failed[:3]
     ]
     more = f" and {counted_noun(len(failed) - 3, 'range')} more" if len(failed) > 3 else ""
     return "the storage could not read " + ", ".join(words) + more
@@ -61,19 +58,19 @@ class ByteSource(Protocol):
     """Random access to the bytes of one segment."""
 
     def read_into(self, position: int, view: np.ndarray) -> int:
-        """Fill ``view`` (uint8) from ``position`` on; the bytes read, fewer only at the end."""
+        """Fills ``view`` (uint8) from ``position`` on; returns the bytes read, fewer only at the end."""
 
-    def unreadable(self, position: int, end: int) -> list[Unreadable]:
-        """The ranges between two positions that could not be read, of those that were requested."""
+    def unreadable(self, position: int, end: int) -> list[UnreadableRange]:
+        """Returns the ranges between two positions that were requested and could not be read."""
 
     def close(self) -> None:
-        """Let go of what was opened."""
+        """Closes what was opened."""
 
 
 def read_at(source: ByteSource, position: int, view: np.ndarray, length: int) -> int:
-    """Fill ``view`` (uint8) from ``position`` on, up to ``length``, the end of the segment; the bytes read.
+    """Fills ``view`` (uint8) from ``position`` on, up to ``length``; returns the bytes read.
 
-    Raises SourceChanged where the segment ends before.
+    length: bytes of the segment. Raises SourceChanged where it ends before.
     """
     wanted = min(len(view), length - position)
     got = source.read_into(position, view[:wanted])
@@ -82,8 +79,8 @@ def read_at(source: ByteSource, position: int, view: np.ndarray, length: int) ->
     return wanted
 
 
-def local_path(uri: str) -> str | None:
-    """The path of a canonical ``file:///`` URI (no percent-encoding) or of a plain path; else None."""
+def path_of_uri(uri: str) -> str | None:
+    """Returns the path of a canonical ``file:///`` URI (not percent-encoded) or plain path; else None."""
     if uri.startswith("file:///"):
         return uri[len("file://") :]
     return None if "://" in uri else uri
@@ -110,7 +107,7 @@ class FileSource:
             raise SourceUnreadable(str(error.strerror)) from error
         except OSError as error:
             raise _cannot("opened", error) from error
-        self._unreadable: dict[int, Unreadable] = {}
+        self._unreadable: dict[int, UnreadableRange] = {}
         self._last = 0, 0  # the range of the last read
         self._requested = 0  # the end of what the system was to read ahead
 
@@ -133,7 +130,7 @@ class FileSource:
         return done
 
     def _read_ahead(self, begin: int, end: int) -> None:
-        """Where reads follow each other, lets the disk read on while these bytes are decoded.
+        """Has the system read ahead where reads follow each other, while these bytes are decoded.
 
         Linux reads ahead by itself, but pauses: files that are not in memory came at half the disk's speed.
         """
@@ -146,7 +143,7 @@ class FileSource:
                 os.posix_fadvise(self._file, start, self._requested - start, os.POSIX_FADV_WILLNEED)
 
     def _read_page(self, position: int, view: np.ndarray) -> int:
-        """Read to the end of one page; zeros where it can't be read."""
+        """Reads to the end of one page; fills in zeros where it can't be read. Returns the bytes read."""
         room = min(len(view), _PAGE - position % _PAGE, self.size() - position)
         if room <= 0:
             return 0
@@ -158,20 +155,20 @@ class FileSource:
             view[:room] = 0
             page = position - position % _PAGE
             size = min(_PAGE, self.size() - page)
-            self._unreadable[page] = Unreadable(page, size, int(error.errno or 0))
+            self._unreadable[page] = UnreadableRange(page, size, int(error.errno or 0))
             return room
 
-    def unreadable(self, position: int, end: int) -> list[Unreadable]:
+    def unreadable(self, position: int, end: int) -> list[UnreadableRange]:
         pages = sorted(self._unreadable)
         first = bisect_left(pages, position - _PAGE + 1)
-        found: list[Unreadable] = []
+        ranges: list[UnreadableRange] = []
         for page in pages[first : bisect_left(pages, end)]:
-            last, one = found[-1] if found else None, self._unreadable[page]
-            if last is not None and last.position + last.size == page and last.error == one.error:
-                found[-1] = Unreadable(last.position, last.size + one.size, one.error)
-            elif page + one.size > position:
-                found.append(one)
-        return found
+            last, part = ranges[-1] if ranges else None, self._unreadable[page]
+            if last is not None and last.position + last.size == page and last.error == part.error:
+                ranges[-1] = UnreadableRange(last.position, last.size + part.size, part.error)
+            elif page + part.size > position:
+                ranges.append(part)
+        return ranges
 
     def close(self) -> None:
         os.close(self._file)
@@ -185,7 +182,7 @@ def _cannot(what: str, error: OSError) -> SourceError:
 class ChunkSource:
     """Chunks (position, bytes) that follow each other, taken as they are needed.
 
-    Chunks wholly before the position that ``keep_from`` names are let go.
+    Chunks that end before the position that ``keep_from`` names are dropped.
     """
 
     def __init__(self, chunks: Iterator[tuple[int, Any]]) -> None:
@@ -224,7 +221,7 @@ class ChunkSource:
                 done += len(part)
         return done
 
-    def unreadable(self, position: int, end: int) -> list[Unreadable]:
+    def unreadable(self, position: int, end: int) -> list[UnreadableRange]:
         return []
 
     def close(self) -> None:
@@ -232,5 +229,5 @@ class ChunkSource:
 
 
 def reason_of(error: BaseException) -> str:
-    """What a store's error says, in one line; its name where it says nothing."""
+    """Returns the first line of an error's message; its class name where the message is empty."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

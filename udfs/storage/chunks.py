@@ -1,4 +1,4 @@
-"""The bytes of a segment cut into chunks to land: 16 MiB at most, at batch boundaries where they can."""
+"""Cuts the bytes of a segment into chunks to land: 16 MiB at most, at batch boundaries where possible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHUNK_BYTES = 16 << 20
 def cut_chunks(
     source: ByteSource, start: int, length: int, stored: str | None, last_offset: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Chunks of the segment from ``start`` to ``length``: columns of raw_segments that the bytes tell.
+    """Yields the chunks of a segment from ``start`` to ``length``: columns of raw_segments, by name.
 
     A chunk ends where a whole batch ends, so that what follows the last whole batch, a tail or damage, begins
     a chunk and can be replaced when the file changes. An empty segment is one empty chunk. stored,

@@ -1,10 +1,10 @@
-"""The fingerprint of a segment: is what was decoded before still in this file?
+"""Fingerprints of segments, which tell whether a file still holds what was decoded before.
 
 The log cleaner rewrites a file under its name and keeps its modification time, so content decides. A
 fingerprint holds marks, each a hash of a few bytes with their place, separated by slashes:
 
     first/last        the headers of the first batch and of the last one before decoded_bytes
-    first/last/tail   and the first bytes behind the last sound batch, where there are any: a tail, damage
+    first/last/tail   and the first bytes after the last sound batch, where there are any: a tail, damage
 
 A header holds its batch's checksum, so another batch shows.
 """
@@ -37,8 +37,8 @@ CHECKED_SCHEMA = pa.schema([("segment", pa.string()), ("marks", pa.string())])
 CHECKED_DDL = "segment string, marks string"
 
 
-class Marks(StrEnum):
-    """What the bytes of a file say of a fingerprint that was made before."""
+class FileMatch(StrEnum):
+    """How the bytes of a file match the fingerprint that was stored before."""
 
     SAME = "same"
     TAIL_CHANGED = "tail changed"
@@ -47,7 +47,7 @@ class Marks(StrEnum):
 
 
 def mark(source: ByteSource, position: int, end: int, most: int = V2_HEADER_SIZE) -> str:
-    """One mark: ``position:bytes:hash`` of what lies at ``position``, nothing at or past ``end`` of it."""
+    """Makes one mark, ``position:bytes:hash``, of up to ``most`` bytes from ``position``, before ``end``."""
     head = np.zeros(max(0, min(most, end - position)), dtype=np.uint8)
     got = source.read_into(position, head)
     return f"{position}:{len(head)}:{hashlib.sha256(head[:got].tobytes()).hexdigest()[:16]}"
@@ -56,11 +56,11 @@ def mark(source: ByteSource, position: int, end: int, most: int = V2_HEADER_SIZE
 def fingerprint(
     source: ByteSource, last: int | None, end: int, stored: str | None, sound_end: int, length: int
 ) -> str:
-    """The fingerprint of a segment of ``length`` bytes, decoded up to ``end``.
+    """Returns the fingerprint of a segment of ``length`` bytes, decoded up to ``end``.
 
     last: position of the last batch before ``end``, None where no batch came since. sound_end: where the last
     sound batch ends; what follows it, up to ``length``, is damage or a tail. stored: the fingerprint before,
-    whose marks hold on where decoding went on behind them.
+    whose marks are kept where decoding continued after them.
     """
     before = stored.split("/") if stored else [mark(source, 0, end)]
     known = last is None and len(before) > 1
@@ -70,35 +70,37 @@ def fingerprint(
     return "/".join(marks)
 
 
-def compare(source: ByteSource, stored: str) -> Marks:
-    """What the bytes of a source say of a fingerprint."""
-    for number, one in enumerate(stored.split("/")):
-        position, size, _ = one.split(":")
+def compare_fingerprint(source: ByteSource, stored: str) -> FileMatch:
+    """Compares the bytes of a source with a stored fingerprint."""
+    for number, stored_mark in enumerate(stored.split("/")):
+        position, size, _ = stored_mark.split(":")
         if isinstance(source, ChunkSource):  # the marks are in the order of their places
             source.keep_from(int(position))
-        if mark(source, int(position), int(position) + int(size), int(size)) != one:
-            return Marks.CHANGED if number < 2 else Marks.TAIL_CHANGED
-    return Marks.SAME
+        if mark(source, int(position), int(position) + int(size), int(size)) != stored_mark:
+            return FileMatch.CHANGED if number < 2 else FileMatch.TAIL_CHANGED
+    return FileMatch.SAME
 
 
-def check(segment: str, decoded_bytes: int, stored: str | None, content_crc32c: int | None = None) -> Marks:
-    """Whether a segment's file still begins with what was decoded of it.
+def check_fingerprint(
+    segment: str, decoded_bytes: int, stored: str | None, content_crc32c: int | None = None
+) -> FileMatch:
+    """Opens a segment and tells whether it still begins with what was decoded of it.
 
     content_crc32c: CRC-32C of its first ``decoded_bytes`` bytes then, to compare all of them.
     """
     try:
         source = open_source(segment)
     except SourceError:
-        return Marks.UNREADABLE
+        return FileMatch.UNREADABLE
     try:
         if source.size() < decoded_bytes:
-            return Marks.CHANGED
-        marks = compare(source, stored) if stored else Marks.SAME
-        if marks is Marks.CHANGED or content_crc32c is None:
+            return FileMatch.CHANGED
+        marks = compare_fingerprint(source, stored) if stored else FileMatch.SAME
+        if marks is FileMatch.CHANGED or content_crc32c is None:
             return marks
-        return marks if _content_crc32c(source, decoded_bytes) == content_crc32c else Marks.CHANGED
+        return marks if _content_crc32c(source, decoded_bytes) == content_crc32c else FileMatch.CHANGED
     except SourceError:
-        return Marks.UNREADABLE
+        return FileMatch.UNREADABLE
     finally:
         source.close()
 
@@ -117,11 +119,11 @@ def _content_crc32c(source: ByteSource, end: int) -> int:
 
 
 def check_stage() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """``check`` as a mapInArrow callable: rows of TO_CHECK_SCHEMA in, CHECKED_SCHEMA out, in their order."""
+    """Returns ``check_fingerprint`` as a mapInArrow callable: TO_CHECK_SCHEMA in, CHECKED_SCHEMA out."""
 
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            marks = [check(*row.values()) for row in batch.to_pylist()]
+            marks = [check_fingerprint(*row.values()) for row in batch.to_pylist()]
             arrays = [batch.column("segment"), pa.array(marks, pa.string())]
             yield pa.RecordBatch.from_arrays(arrays, schema=CHECKED_SCHEMA)
 

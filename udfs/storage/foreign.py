@@ -1,4 +1,4 @@
-"""Files that are not Kafka's: what each is, by its name or by its first bytes, and what to do with it."""
+"""Recognizes files that are not Kafka's, by name or first bytes, and says what to do with each."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _REDPANDA_HEADER_BYTES, _REDPANDA_CRC = 61, struct.Struct("<I")
 
 
 def name_kind(folder: str, name: str) -> str | None:
-    """Which of KINDS a file is by its name and its folder's path; None for any other."""
+    """Returns which of KINDS a file is by its name and its folder's path; None for any other."""
     if _AUTOMQ.fullmatch(folder):
         return AUTOMQ
     if _TIER.fullmatch(name):
@@ -64,7 +64,7 @@ def name_kind(folder: str, name: str) -> str | None:
 
 
 def content_kind(head: bytes) -> str | None:
-    """Which of KINDS a file is by its first HEAD_BYTES bytes; None for any other."""
+    """Returns which of KINDS a file is by its first HEAD_BYTES bytes; None for any other."""
     for mark, kind in _SIGNATURES.items():
         if head.startswith(mark):
             return kind
@@ -74,7 +74,7 @@ def content_kind(head: bytes) -> str | None:
 
 
 def _is_redpanda(head: bytes) -> bool:
-    """Whether the first checksum is that of a header of Redpanda: of the 57 bytes that follow it."""
+    """Whether the bytes begin with a Redpanda header: a CRC-32C of the 57 bytes that follow it."""
     if len(head) < _REDPANDA_HEADER_BYTES:
         return False
     import numpy as np

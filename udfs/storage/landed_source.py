@@ -17,7 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafka_log_lake.udfs.kernels.checksums import crc32c
-from kafka_log_lake.udfs.storage.byte_source import SourceChanged, SourceUnreadable, Unreadable, reason_of
+from kafka_log_lake.udfs.storage.byte_source import (
+    SourceChanged,
+    SourceUnreadable,
+    UnreadableRange,
+    reason_of,
+)
 from kafka_log_lake.udfs.storage.spool import Chunks
 from kafka_log_lake.udfs.storage.store import open_store
 
@@ -29,7 +34,7 @@ CURE = "delete its rows from raw_segments and land the file again"
 
 
 class Chunk(NamedTuple):
-    """A row of ``raw_segments``. crc32c: of its bytes; None where the storage could not give all of them."""
+    """A row of ``raw_segments``. crc32c: of its bytes; None where the storage could not read them all."""
 
     position: int
     size: int
@@ -65,11 +70,11 @@ class LandedFile:
         self._read: tuple[int, pa.Array] = (0, pa.array([], pa.binary()))  # its first row, and the rows
 
     def chunks(self, segment: str) -> list[Chunk]:
-        """The chunks of a segment in this file, in the order of its rows."""
+        """Returns the chunks of a segment in this file, in the order of its rows."""
         return self._chunks.get(segment, [])
 
     def content(self, row: int) -> pa.Scalar:
-        """The value of ``content`` in a row. The rows of a row group are read one after the other."""
+        """Reads ``content`` of a row. The rows of a row group are read one after the other."""
         first, values = self._read
         if not first <= row < first + len(values):
             group = bisect_right(self._begins, row) - 1
@@ -96,7 +101,7 @@ def _unreadable(error: Exception) -> SourceUnreadable:
 
 
 class LandedFiles:
-    """The data files that a task has open, the last few of them."""
+    """The data files that a task has open: the last few that it used."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[str, LandedFile] = OrderedDict()
@@ -109,7 +114,7 @@ class LandedFiles:
         return file
 
     def content(self, chunk: Chunk, uri: str) -> np.ndarray:
-        """uint8[size]: the bytes of a chunk of a file, which are those that were landed."""
+        """Reads the bytes of a chunk, uint8[size]. Raises SourceUnreadable if they are not those landed."""
         stored: Any = self.open(uri).content(chunk.row).as_buffer()
         if stored is None or stored.size != chunk.size:
             held = "is null" if stored is None else f"has {stored.size} bytes"
@@ -131,7 +136,7 @@ class LandedFiles:
 
 
 class LandedChunks(Chunks):
-    """Chunks that stay where they were landed: a row of the file that holds it stands for each."""
+    """Chunks that stay in the files of ``raw_segments`` and are read from there when needed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,7 +147,7 @@ class LandedChunks(Chunks):
         self._held: OrderedDict[int, np.ndarray] = OrderedDict()  # by their numbers
 
     def add(self, place: Hashable, segment: str, position: int, uri: str) -> None:
-        """Takes the chunk at a position of a segment in a file, all where it has several; the same once.
+        """Adds the chunks at a position of a segment in a file; what was added before is skipped.
 
         Raises a SourceError where the file can't be read.
         """
@@ -196,7 +201,7 @@ class LandedSource:
         return done
 
     def _block(self, position: int) -> tuple[int, np.ndarray]:
-        """The chunk with the byte at ``position``, and where it starts in the segment."""
+        """Reads the chunk with the byte at ``position``; returns where it starts in the segment, and it."""
         for start, block in reversed(self._held.items()):
             if start <= position < start + len(block):
                 return start, block
@@ -218,7 +223,7 @@ class LandedSource:
             self._chunks += [(chunk, uri) for chunk in self._opened.open(uri).chunks(self._segment)]
             self._chunks.sort(key=lambda known: known[0].position)
 
-    def unreadable(self, position: int, end: int) -> list[Unreadable]:
+    def unreadable(self, position: int, end: int) -> list[UnreadableRange]:
         return []
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A segment in an object store: each request costs some 20 ms, so few and large ones are made, and ahead."""
+"""Reads a segment in an object store by few, large requests, and ahead: each costs some 20 ms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from kafka_log_lake.udfs.storage.byte_source import SourceChanged, SourceUnreadable, Unreadable, reason_of
+from kafka_log_lake.udfs.storage.byte_source import (
+    SourceChanged,
+    SourceUnreadable,
+    UnreadableRange,
+    reason_of,
+)
 from kafka_log_lake.udfs.storage.store import open_store
 
 BLOCK_BYTES = 16 << 20
@@ -21,7 +26,7 @@ _HELD, _HELD_SMALL = 3, 16
 class ObjectSource:
     """An object, by ranged reads of BLOCK_BYTES; the next block is fetched while one is decoded.
 
-    stop: where a decoder of it ends: nothing behind is fetched ahead. None: the end of the object.
+    stop: where a decoder of it ends: nothing after it is fetched ahead. None: the end of the object.
     """
 
     def __init__(self, uri: str, stop: int | None = None) -> None:
@@ -41,7 +46,7 @@ class ObjectSource:
         return self._size
 
     def check_unchanged(self, modified: int) -> None:
-        """Raises SourceChanged where another object has taken its place since it was listed.
+        """Raises SourceChanged if the object was replaced since it was listed.
 
         modified: when it was written, as it was listed: microseconds since 1970 UTC. Whole seconds are
         compared: not every answer of a store has more. (A local file that is open stays the same file.)
@@ -67,7 +72,7 @@ class ObjectSource:
         return done
 
     def _block(self, position: int, wanted: int) -> tuple[int, np.ndarray]:
-        """A block that holds the byte at ``position``, and where it starts; it is fetched if it has to be."""
+        """Returns where a block with the byte at ``position`` starts, and the block; fetches it if needed."""
         for start, block in reversed(self._blocks.items()):
             if start <= position < start + len(block):
                 if len(block) > _SMALL_BYTES and position - start >= len(block) // 2:
@@ -82,24 +87,24 @@ class ObjectSource:
         else:
             is_small = wanted <= _SMALL_BYTES and self._size > BLOCK_BYTES // 16
             size = _SMALL_BYTES if is_small else max(self._block_size(position), min(wanted, BLOCK_BYTES))
-            large = (start for start, one in self._blocks.items() if len(one) > _SMALL_BYTES)
-            behind = min((start for start in large if start > position), default=self._size)
-            start, block = position, self._fetch(position, min(size, behind - position))
+            large = (start for start, block in self._blocks.items() if len(block) > _SMALL_BYTES)
+            following = min((start for start in large if start > position), default=self._size)
+            start, block = position, self._fetch(position, min(size, following - position))
             if not len(block):
                 raise SourceChanged(f"ends at byte {position}")
         self._hold(start, block)
         return start, block
 
     def _hold(self, start: int, block: np.ndarray) -> None:
-        """Keeps a block in the place of the oldest one of its kind."""
+        """Keeps a block; drops the oldest of its kind (small or large) where there are too many."""
         is_small = len(block) <= _SMALL_BYTES
-        alike = [at for at, one in self._blocks.items() if (len(one) <= _SMALL_BYTES) == is_small]
+        alike = [at for at, held in self._blocks.items() if (len(held) <= _SMALL_BYTES) == is_small]
         if len(alike) == (_HELD_SMALL if is_small else _HELD):
             del self._blocks[alike[0]]
         self._blocks[start] = block
 
     def _block_size(self, position: int) -> int:
-        """Bytes of a block at ``position``: past the decoder's end no more than most batches have."""
+        """Returns the size of a block at ``position``: past the decoder's end 64 KiB at most."""
         return min(BLOCK_BYTES, max(0, self._stop - position) + _SMALL_BYTES)
 
     def _fetch_ahead(self, position: int) -> None:
@@ -113,11 +118,11 @@ class ObjectSource:
         self._next = range(position, position + size), self._thread.submit(self._fetch, position, size)
 
     def _fetch(self, position: int, size: int) -> np.ndarray:
-        """uint8: ``size`` bytes, fewer at the end of the object."""
+        """Fetches ``size`` bytes (uint8) from ``position`` on, fewer at the end of the object."""
         data = _checked(lambda: self._file.read_at(min(size, self._size - position), position), "read")
         return np.frombuffer(data, dtype=np.uint8)
 
-    def unreadable(self, position: int, end: int) -> list[Unreadable]:
+    def unreadable(self, position: int, end: int) -> list[UnreadableRange]:
         return []
 
     def close(self) -> None:
@@ -128,7 +133,7 @@ class ObjectSource:
 
 
 def _checked(ask: Callable[[], Any], what: str) -> Any:
-    """The answer of a store; its errors as those of a source."""
+    """Returns what ``ask`` returns; raises its errors as SourceChanged or SourceUnreadable."""
     try:
         return ask()
     except FileNotFoundError as error:

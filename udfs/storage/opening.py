@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_log_lake.udfs.storage.byte_source import PIECES, FileSource, local_path
+from kafka_log_lake.udfs.storage.byte_source import PIECES, FileSource, path_of_uri
 
 if TYPE_CHECKING:
     from kafka_log_lake.udfs.storage.object_source import ObjectSource
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 def open_source(uri: str, stop: int | None = None) -> FileSource | ObjectSource | PiecesSource:
     """Opens a segment by its URI: in place where it is local, else through pyarrow's file systems.
 
-    Of a list of pieces (``udfs.storage.pieces``), the segment that it stands for.
+    A list of pieces (``udfs.storage.pieces``) is opened as the segment that it stands for.
 
-    stop: where reading ends; None for the end of the segment.
+    stop: where reading ends; None for the end of the segment. Raises a SourceError.
     """
-    path = local_path(uri)
+    path = path_of_uri(uri)
     if path is not None and path.endswith(PIECES):
         from kafka_log_lake.udfs.storage.pieces import PiecesSource, read_pieces
 

@@ -14,7 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafka_log_lake.udfs.storage.byte_source import ByteSource, SourceChanged, SourceUnreadable, Unreadable
+from kafka_log_lake.udfs.storage.byte_source import (
+    ByteSource,
+    SourceChanged,
+    SourceUnreadable,
+    UnreadableRange,
+)
 
 _OPEN = 4  # sources that are open at a time
 
@@ -29,17 +34,17 @@ class Piece(NamedTuple):
 
 
 def pieces_text(pieces: Sequence[Piece]) -> str:
-    """What the file of pieces holds."""
+    """Returns the JSON text of the file that lists the pieces."""
     numbers: dict[str, int] = {}
     rows = [
-        [numbers.setdefault(one.uri, len(numbers)), one.position, one.size, one.head.hex() or None]
-        for one in pieces
+        [numbers.setdefault(piece.uri, len(numbers)), piece.position, piece.size, piece.head.hex() or None]
+        for piece in pieces
     ]
     return json.dumps({"files": list(numbers), "pieces": rows})
 
 
 def read_pieces(path: str) -> list[Piece]:
-    """The pieces that a file lists. Raises a SourceError where it can't be read."""
+    """Reads the pieces that a file lists. Raises a SourceError where it can't be read."""
     try:
         with open(path, encoding="utf-8") as file:
             stored = json.load(file)
@@ -55,12 +60,12 @@ def read_pieces(path: str) -> list[Piece]:
 
 
 class PiecesSource:
-    """The bytes of such a segment."""
+    """The bytes of a segment that is put together from pieces, as a ``ByteSource``."""
 
     def __init__(self, pieces: Sequence[Piece], open_source: Callable[[str], ByteSource]) -> None:
         """open_source: opens what pieces are taken from, by its URI."""
         self._pieces, self._open_source = pieces, open_source
-        self._ends = np.cumsum([one.size for one in self._pieces], dtype=np.int64)
+        self._ends = np.cumsum([piece.size for piece in self._pieces], dtype=np.int64)
         self._open: OrderedDict[str, ByteSource] = OrderedDict()
 
     def size(self) -> int:
@@ -81,7 +86,7 @@ class PiecesSource:
         return done
 
     def _piece(self, position: int) -> tuple[Piece, int]:
-        """The piece that holds the byte at ``position``, and the byte's place in it."""
+        """Returns the piece that holds the byte at ``position``, and the byte's place in it."""
         number = int(np.searchsorted(self._ends, position, side="right"))
         piece = self._pieces[number]
         return piece, position - int(self._ends[number]) + piece.size
@@ -93,17 +98,17 @@ class PiecesSource:
             self._open.popitem(last=False)[1].close()
         return source
 
-    def unreadable(self, position: int, end: int) -> list[Unreadable]:
-        found: list[Unreadable] = []
+    def unreadable(self, position: int, end: int) -> list[UnreadableRange]:
+        ranges: list[UnreadableRange] = []
         while position < min(end, self.size()):
             piece, at = self._piece(position)
             begin, size = piece.position + at, min(piece.size - at, end - position)
-            for one in self._source(piece).unreadable(begin, begin + size):
-                first = max(one.position, begin)
-                size_here = min(one.position + one.size, begin + size) - first
-                found.append(Unreadable(position + first - begin, size_here, one.error))
+            for range_ in self._source(piece).unreadable(begin, begin + size):
+                first = max(range_.position, begin)
+                size_here = min(range_.position + range_.size, begin + size) - first
+                ranges.append(UnreadableRange(position + first - begin, size_here, range_.error))
             position += size
-        return found
+        return ranges
 
     def close(self) -> None:
         while self._open:

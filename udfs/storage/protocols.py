@@ -1,4 +1,4 @@
-"""Stores that fsspec opens: those of its protocols that pyarrow does not know. They are sources alone.
+"""Opens stores by fsspec: those of its protocols that pyarrow does not know, for reading only.
 
 Credentials and endpoints are fsspec's own matter: its configuration files, the variables ``FSSPEC_*``, and
 what each package of a protocol reads besides.
@@ -27,7 +27,7 @@ _LOCK = Lock()
 
 
 def open_protocol(uri: str) -> tuple[Any, str]:
-    """The ``pyarrow.fs.FileSystem`` of a URI, which only reads, and the path in it.
+    """Returns the ``pyarrow.fs.FileSystem`` of a URI, which only reads, and the path in it.
 
     Raises OSError or ValueError where it can't be opened.
     """
@@ -41,7 +41,7 @@ class _Handler(FSSpecHandler):
 
     @contextmanager
     def asking(self) -> Iterator[Any]:
-        """The file system. One that is not made for several threads is asked by one at a time."""
+        """Yields the file system; to one thread at a time where it is not made for several."""
         with _errors(), nullcontext() if self.fs.async_impl else _LOCK:
             yield self.fs
 
@@ -68,15 +68,15 @@ class _Handler(FSSpecHandler):
         return _file_info(path, info)
 
     def _time(self, path: str) -> datetime | float:
-        """When a file was written; 1970 where the protocol does not tell it."""
+        """Returns when a file was written; 1970 where the protocol does not tell it."""
         try:
-            found: datetime = self.fs.modified(path)
-            return found
+            modified: datetime = self.fs.modified(path)
+            return modified
         except NotImplementedError:
             return 0.0
 
     def get_file_info_selector(self, selector: FileSelector) -> list[FileInfo]:
-        """Size and time of a file may be None: some listings have the names alone."""
+        """Lists a folder. Size and time of a file may be None: some listings have the names alone."""
         folder = selector.base_dir
         self.fs.invalidate_cache()
         with self.asking() as system:
@@ -85,14 +85,14 @@ class _Handler(FSSpecHandler):
                     return []
                 raise FileNotFoundError(folder)
             depth = None if selector.recursive else 1
-            found = system.find(folder, maxdepth=depth, withdirs=True, detail=True)
-        return [_file_info(p, info) for p, info in found.items() if p.strip("/") != folder.strip("/")]
+            files = system.find(folder, maxdepth=depth, withdirs=True, detail=True)
+        return [_file_info(p, info) for p, info in files.items() if p.strip("/") != folder.strip("/")]
 
     def open_input_file(self, path: str) -> PythonFile:
         # Each read is one request for its bytes
-        given = {"cache_type": "none"} if self.fs.async_impl else {}
+        options = {"cache_type": "none"} if self.fs.async_impl else {}
         with self.asking() as system:
-            return PythonFile(_File(self, system.open(path, "rb", **given)), mode="r")
+            return PythonFile(_File(self, system.open(path, "rb", **options)), mode="r")
 
     open_input_stream = open_input_file
 
@@ -122,7 +122,7 @@ class _File:
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Raises an OSError for the errors that a package of a protocol has of its own."""
+    """Turns errors other than OSError and ValueError into OSError."""
     try:
         yield
     except (OSError, ValueError):
@@ -132,7 +132,7 @@ def _errors() -> Iterator[None]:
 
 
 def _is_gone(cause: BaseException | None) -> bool:
-    """Whether what was not found is not there, by the cause: over HTTP any failure is called so."""
+    """Whether a FileNotFoundError means a missing file, by its cause: over HTTP any failure raises it."""
     is_other = isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError)
     return not is_other and getattr(cause, "status", _GONE[0]) in _GONE
 
@@ -144,8 +144,8 @@ def _file_info(path: str, info: dict[str, Any]) -> FileInfo:
 
 
 def _modified(info: dict[str, Any]) -> datetime | float | None:
-    """When a file was written; None where its info does not tell it."""
-    found = next((info[name] for name in _TIMES if info.get(name) is not None), None)
-    if not isinstance(found, str):
-        return found
-    return parsedate_to_datetime(found) if "," in found else datetime.fromisoformat(found)
+    """Returns when a file was written; None where its info does not tell it."""
+    modified = next((info[name] for name in _TIMES if info.get(name) is not None), None)
+    if not isinstance(modified, str):
+        return modified
+    return parsedate_to_datetime(modified) if "," in modified else datetime.fromisoformat(modified)

@@ -1,4 +1,4 @@
-"""Opens files that this project did not make: regular files alone, none is waited for, reads have a bound.
+"""Opens files that others made: regular files alone, without waiting, and with bounded reads.
 
 A disk that is looked at may hold a pipe, a device or a link under any name of Kafka's. A pipe that is opened
 is waited for without an end, some devices act when they are opened, and others never end.
@@ -31,7 +31,7 @@ class RefusedFile(OSError):
 
 
 def what_it_is(mode: int) -> str | None:
-    """What a file is, by its ``st_mode``: ``a pipe``; None for a regular one."""
+    """Names what a file is, by its ``st_mode``: ``a pipe``; None for a regular file."""
     if stat.S_ISREG(mode):
         return None
     return next((words for is_it, words in _KINDS if is_it(mode)), "no regular file")
@@ -46,7 +46,7 @@ def _check(mode: int, path: str | os.PathLike[str]) -> None:
 
 
 def open_regular(path: str | os.PathLike[str], follow: bool = True) -> int:
-    """Opens a file for reading; a descriptor. follow: whether it may be a link.
+    """Opens a file for reading; returns its descriptor. follow: whether it may be a link.
 
     Raises a RefusedFile for what is no regular file, and an OSError.
     """
@@ -73,7 +73,7 @@ def opened_regular(path: str | os.PathLike[str], follow: bool = True) -> Iterato
 
 
 def read_regular(path: str | os.PathLike[str], most: int, follow: bool = True) -> bytes:
-    """The content of a file. most: bytes that it may have; follow: whether it may be a link.
+    """Reads a whole file. most: bytes that it may have; follow: whether it may be a link.
 
     Raises a RefusedFile for what is no regular file and for a larger one, and an OSError.
     """
@@ -90,7 +90,7 @@ def read_regular(path: str | os.PathLike[str], most: int, follow: bool = True) -
 
 
 def refused_beside(segment: str, names: Iterable[str]) -> Iterator[str]:
-    """A sentence for each file next to a segment that is not read, as it is no regular file."""
+    """Yields a sentence for each file next to a segment that is not read, as it is no regular file."""
     for name in names:
         path = os.path.join(os.path.dirname(segment), name)
         with suppress(OSError):
@@ -100,7 +100,7 @@ def refused_beside(segment: str, names: Iterable[str]) -> Iterator[str]:
 
 
 def read_beside(segment: str, name: str, most: int) -> bytes:
-    """The content of a file next to a segment, by its name; it may be a link where the segment is one.
+    """Reads a file next to a segment, by its name; it may be a link where the segment is one.
 
     A segment that is a link was asked for (``--follow-symlinks``), and so are the files of its folder. Raises
     as ``read_regular``.

@@ -1,4 +1,4 @@
-"""Chunks of segments that are put together by their positions, whatever their order.
+"""Puts chunks of segments together by their positions, whatever the order in which they come.
 
 Memory holds where the chunks lie, never their bytes: those that come as bytes are kept in a temporary file
 until all of a segment are there. A chunk that comes twice counts once.
@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kafka_log_lake.udfs.storage.byte_source import Unreadable
+from kafka_log_lake.udfs.storage.byte_source import UnreadableRange
 
 _BLOCK = 1 << 20  # bytes of two chunks that are compared at a time
 _MOST_WRITTEN = 1 << 30  # by one call of the system
 
 
-class Contradiction(ValueError):
+class ChunkContradiction(ValueError):
     """Two chunks hold different bytes for the same range of a segment. begin, end: the range."""
 
     def __init__(self, begin: int, end: int) -> None:
@@ -29,8 +29,8 @@ class Contradiction(ValueError):
         self.begin, self.end = begin, end
 
 
-class _Piece(NamedTuple):
-    """Bytes of a segment from ``position`` on. at: where they begin in the bytes of all chunks."""
+class _PlacedChunk(NamedTuple):
+    """A chunk of a segment, from ``position`` on. at: where it begins in the bytes of all chunks."""
 
     position: int
     size: int
@@ -38,9 +38,9 @@ class _Piece(NamedTuple):
 
 
 def _folder() -> str | None:
-    """Where Spark lets its tasks keep files; None: where Python does."""
+    """Returns the folder for temporary files that Spark gives its tasks; None: Python's default."""
     folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
-    return next((one for one in folders if one and os.access(one, os.W_OK | os.X_OK)), None)
+    return next((folder for folder in folders if folder and os.access(folder, os.W_OK | os.X_OK)), None)
 
 
 class Chunks(ABC):
@@ -48,11 +48,11 @@ class Chunks(ABC):
 
     def __init__(self) -> None:
         self._end = 0  # of the bytes of all chunks
-        self._pieces: dict[Hashable, list[_Piece]] = {}
+        self._pieces: dict[Hashable, list[_PlacedChunk]] = {}
 
     def _place(self, segment: Hashable, position: int, size: int) -> None:
-        """Takes a chunk, whose bytes are behind those of all before it."""
-        self._pieces.setdefault(segment, []).append(_Piece(position, size, self._end))
+        """Notes a chunk, whose bytes come after those of all chunks before it."""
+        self._pieces.setdefault(segment, []).append(_PlacedChunk(position, size, self._end))
         self._end += size
 
     @abstractmethod
@@ -61,43 +61,43 @@ class Chunks(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Gives back what the chunks take."""
+        """Frees the memory and files that the chunks take."""
 
     def segments(self) -> list[Any]:
-        """The segments of which there are chunks, in the order in which they came."""
+        """Returns the segments of which there are chunks, in the order in which they came."""
         return list(self._pieces)
 
-    def stretches(self, segment: Hashable) -> Iterator[Stretch]:
-        """The ranges of a segment without a gap, ascending. Raises a Contradiction."""
-        held: list[_Piece] = []
+    def ranges(self, segment: Hashable) -> Iterator[ChunkRange]:
+        """Yields the ranges of a segment without a gap, ascending. Raises a ChunkContradiction."""
+        held: list[_PlacedChunk] = []
         for piece in sorted(self._pieces.get(segment, ())):
             end = held[-1].position + held[-1].size if held else piece.position
             if piece.position > end:
-                yield Stretch(self, held)
+                yield ChunkRange(self, held)
                 held, end = [], piece.position
             known = min(end - piece.position, piece.size)
             if known:
-                self._compare(Stretch(self, held), piece, known)
+                self._compare(ChunkRange(self, held), piece, known)
             if piece.size > known or not held:
-                new = _Piece(piece.position + known, piece.size - known, piece.at + known)
+                new = _PlacedChunk(piece.position + known, piece.size - known, piece.at + known)
                 follows = held and held[-1].at + held[-1].size == new.at
                 if follows:
                     held[-1] = held[-1]._replace(size=held[-1].size + new.size)
                 else:
                     held.append(new)
         if held:
-            yield Stretch(self, held)
+            yield ChunkRange(self, held)
 
-    def _compare(self, before: Stretch, piece: _Piece, size: int) -> None:
-        """Raises a Contradiction where the first ``size`` bytes of a piece are not those known before."""
-        again = Stretch(self, [piece])
+    def _compare(self, before: ChunkRange, piece: _PlacedChunk, size: int) -> None:
+        """Raises a ChunkContradiction if the first ``size`` bytes of a chunk differ from ``before``."""
+        again = ChunkRange(self, [piece])
         views = np.empty((2, _BLOCK), dtype=np.uint8)
         for begin in range(piece.position, piece.position + size, _BLOCK):
             part = views[:, : min(_BLOCK, piece.position + size - begin)]
             before.read_into(begin, part[0])
             again.read_into(begin, part[1])
             if not np.array_equal(part[0], part[1]):
-                raise Contradiction(begin, begin + part.shape[1])
+                raise ChunkContradiction(begin, begin + part.shape[1])
 
 
 class ChunkSpool(Chunks):
@@ -123,13 +123,13 @@ class ChunkSpool(Chunks):
         self._file.close()
 
 
-class Stretch:
-    """A range of a segment, from ``begin`` to ``end``, as a ``ByteSource``."""
+class ChunkRange:
+    """A range of a segment without a gap, from ``begin`` to ``end``, as a ``ByteSource``."""
 
-    def __init__(self, chunks: Chunks, pieces: list[_Piece]) -> None:
+    def __init__(self, chunks: Chunks, pieces: list[_PlacedChunk]) -> None:
         """pieces: at least one, each beginning where the one before ends."""
         self._chunks, self._pieces = chunks, pieces
-        self._begins = [one.position for one in pieces]
+        self._begins = [piece.position for piece in pieces]
         self.begin, self.end = self._begins[0], pieces[-1].position + pieces[-1].size
 
     def read_into(self, position: int, view: np.ndarray) -> int:
@@ -144,8 +144,8 @@ class Stretch:
             done += got
         return done
 
-    def unreadable(self, position: int, end: int) -> list[Unreadable]:
+    def unreadable(self, position: int, end: int) -> list[UnreadableRange]:
         return []
 
     def close(self) -> None:
-        """Nothing: the bytes are the chunks'."""
+        """Does nothing: the bytes belong to ``Chunks``."""

@@ -1,4 +1,4 @@
-"""The one door to every storage: a URI -> the file system that holds it, and how other libraries open it too.
+"""Opens the file system of a URI, and tells deltalake and Spark how to open it: all storage goes by here.
 
 Workers and driver list, read and write through pyarrow, the driver commits through deltalake, Spark reads
 through Hadoop. On S3 all of them take endpoint, region and credentials from the AWS_* variables of the
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from kafka_log_lake.udfs.storage.byte_source import local_path, reason_of
+from kafka_log_lake.udfs.storage.byte_source import path_of_uri, reason_of
 
 _KEY, _SECRET, _TOKEN = _CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -36,7 +36,7 @@ _CONNECT_SECONDS = 10.0
 
 
 def use_settings_of(hadoop: Callable[[str], str | None]) -> None:
-    """Takes what the environment does not tell of S3 from settings of Hadoop's client.
+    """Takes the S3 settings that the environment lacks from those of Hadoop's client.
 
     hadoop: the value of a setting, such as ``fs.s3a.access.key``; None for one that is not set. Credentials
     are taken together: the environment has its own where it names a key or a profile.
@@ -44,8 +44,8 @@ def use_settings_of(hadoop: Callable[[str], str | None]) -> None:
     _OF_SESSION.clear()
     if not any(os.environ.get(name) for name in (_KEY, "AWS_PROFILE")):
         keys = {_KEY: "access.key", _SECRET: "secret.key", _TOKEN: "session.token"}
-        found = {name: hadoop(f"fs.s3a.{key}") for name, key in keys.items()}
-        _OF_SESSION.update({name: value for name, value in found.items() if value})
+        credentials = {name: hadoop(f"fs.s3a.{key}") for name, key in keys.items()}
+        _OF_SESSION.update({name: value for name, value in credentials.items() if value})
     endpoint, region = hadoop("fs.s3a.endpoint"), hadoop("fs.s3a.endpoint.region")
     if endpoint and not endpoint.endswith("amazonaws.com") and not any(map(os.environ.get, _ENDPOINTS)):
         scheme = "http" if hadoop("fs.s3a.connection.ssl.enabled") == "false" else "https"
@@ -55,19 +55,19 @@ def use_settings_of(hadoop: Callable[[str], str | None]) -> None:
 
 
 def store_variables() -> dict[str, str]:
-    """The variables with which another process opens S3, and what fsspec opens, as this one does."""
+    """Returns the environment variables with which another process opens S3 and fsspec's stores alike."""
     of_s3 = {name: os.environ[name] for name in S3_VARIABLES if name in os.environ}
     return _OF_SESSION | of_s3 | {k: v for k, v in os.environ.items() if k.startswith("FSSPEC_")}
 
 
 def scheme_of(uri: str) -> str:
-    """The scheme of a canonical URI or path, ``file`` for a path."""
+    """Returns the scheme of a canonical URI or path, ``file`` for a path."""
     scheme, separator, _ = uri.partition("://")
     return scheme if separator else "file"
 
 
-def canonical(uri: str) -> str:
-    """A URI under the one name of its scheme: ``s3a`` and ``s3n`` are Hadoop's names of ``s3``."""
+def canonical_uri(uri: str) -> str:
+    """Returns a URI with its scheme in lower case and ``s3`` for Hadoop's ``s3a`` and ``s3n``."""
     scheme, separator, rest = uri.partition("://")
     if not separator:
         return uri
@@ -96,14 +96,14 @@ def is_of_fsspec(uri: str) -> bool:
 
 
 def missing_package(uri: str) -> str:
-    """What to install so that fsspec opens a canonical URI, behind a semicolon; empty if nothing is known."""
+    """Says what to install so that fsspec opens a canonical URI, after a semicolon; "" if not known."""
     why_not = _why_not_fsspec(scheme_of(uri))
     return f"; {why_not}" if why_not else ""
 
 
 @cache
 def _why_not_fsspec(scheme: str) -> str | None:
-    """Why fsspec does not open a scheme: what to install, or empty. None where it does."""
+    """Says why fsspec does not open a scheme: what to install, or "". None where it does."""
     if scheme in _OF_PYARROW:
         return ""
     try:
@@ -129,26 +129,26 @@ def _has_libhdfs() -> bool:
 
 def spark_uri(uri: str) -> str:
     """Returns how Spark's JVM names a canonical URI: it does not see what Databricks mounts for Python."""
-    mount = next((one for one in MOUNTS if uri.startswith(one)), None)
+    mount = next((prefix for prefix in MOUNTS if uri.startswith(prefix)), None)
     if mount is None or "DATABRICKS_RUNTIME_VERSION" not in os.environ:
         return uri
     return MOUNTS[mount] + uri.removeprefix(mount)
 
 
 def open_store(uri: str) -> tuple[Any, str]:
-    """The ``pyarrow.fs.FileSystem`` of a canonical URI or local path, and the path in it.
+    """Returns the ``pyarrow.fs.FileSystem`` of a canonical URI or local path, and the path in it.
 
     Raises OSError or ValueError where it can't be opened.
     """
     from pyarrow import fs
 
-    path = local_path(uri)
+    path = path_of_uri(uri)
     if path is not None:
         return fs.LocalFileSystem(), path
     if is_s3(uri):
         # One a process: a forked one must not use the connections of its parent
-        own = tuple(_OF_SESSION.get(name) for name in _CREDENTIALS)
-        return _s3(os.getpid(), _endpoint(), _region(uri), own), uri.removeprefix("s3://").rstrip("/")
+        credentials = tuple(_OF_SESSION.get(name) for name in _CREDENTIALS)
+        return _s3(os.getpid(), _endpoint(), _region(uri), credentials), uri.removeprefix("s3://").rstrip("/")
     why_not = _why_not_fsspec(scheme_of(uri))
     if why_not is None:
         from kafka_log_lake.udfs.storage.protocols import open_protocol
@@ -160,7 +160,7 @@ def open_store(uri: str) -> tuple[Any, str]:
 
 
 def deltalake_options(uri: str) -> dict[str, str] | None:
-    """``storage_options`` of deltalake for a table; None where its own defaults will do."""
+    """Returns the ``storage_options`` of deltalake for a table; None where its defaults will do."""
     if not is_s3(uri):
         return None
     options = {"conditional_put": "etag", "AWS_REGION": _region(uri)}
@@ -175,7 +175,7 @@ def deltalake_options(uri: str) -> dict[str, str] | None:
 
 
 def hadoop_options(uri: str) -> dict[str, str]:
-    """Settings of Hadoop with which Spark opens a canonical URI."""
+    """Returns the Hadoop settings with which Spark opens a canonical URI."""
     if not is_s3(uri):
         return {}
     options = {
@@ -194,7 +194,7 @@ def hadoop_options(uri: str) -> dict[str, str]:
 
 
 def _endpoint() -> str | None:
-    """The URL of another server than Amazon's."""
+    """Returns the URL of an S3 server that is not Amazon's; None for Amazon's."""
     return _first(_ENDPOINTS)
 
 
@@ -204,7 +204,7 @@ def _first(names: Sequence[str]) -> str | None:
 
 
 def _region(uri: str) -> str:
-    """As the environment says; else that of the bucket, which Amazon tells anybody."""
+    """Returns the region that the settings name; else that of the bucket, which Amazon tells anybody."""
     named = _first(_REGIONS)
     if named:
         return named
@@ -222,7 +222,7 @@ def _region_of_bucket(bucket: str) -> str:
 def _s3(
     process: int, endpoint: str | None, region: str, credentials: tuple[str | None, str | None, str | None]
 ) -> Any:
-    """credentials: those that the environment does not have."""
+    """Opens S3 once in each process. credentials: those that the environment does not have."""
     from pyarrow import fs
 
     scheme, _, host = (endpoint or "https://").partition("://")

@@ -27,8 +27,8 @@ from kafka_log_lake.pipelines.plan.slices import Segment, Slice, to_arrow
 from kafka_log_lake.udfs.spark.frame_rows import decode_rows
 from kafka_log_lake.udfs.spark.protocol import FRAME_SCHEMA, FrameRead, StageOptions, TableRead
 from kafka_log_lake.udfs.spark.table_rows import ReadFailed, read_table
-from kafka_log_lake.udfs.storage.byte_source import FileSource, local_path
-from kafka_log_lake.udfs.storage.spool import ChunkSpool, Contradiction
+from kafka_log_lake.udfs.storage.byte_source import FileSource, path_of_uri
+from kafka_log_lake.udfs.storage.spool import ChunkContradiction, ChunkSpool
 from tests.support import corpus
 from tests.support.logs import batch, batches, put
 
@@ -64,7 +64,7 @@ def decoded(values: list[tuple[Any, ...]], table: str = "records", **how: Any) -
 
 
 def content(segment: Segment) -> bytes:
-    return Path(local_path(segment.segment) or "").read_bytes()
+    return Path(path_of_uri(segment.segment) or "").read_bytes()
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -97,7 +97,7 @@ def test_single_batches_give_the_same_records(segments: list[Segment], table: st
     """But for their place: a batch that stands by itself begins at byte 0."""
     values, expected = [], []
     for one in segments:
-        source = FileSource(local_path(one.segment) or "")
+        source = FileSource(path_of_uri(one.segment) or "")
         cuts = [(header.position, header.end) for header in headers(source, 0, one.length)]
         source.close()
         sound = content(one)[: cuts[-1][1] if cuts else 0]
@@ -162,14 +162,14 @@ def test_chunks_that_overlap_are_compared() -> None:
     data = os.urandom(3 << 20)
     for begin, end in ((0, 100), (50, 2_000_000), (40, 60), (1_999_999, len(data)), (0, 100)):
         spool.add("s", begin, data[begin:end])
-    (stretch,) = spool.stretches("s")
+    (range_,) = spool.ranges("s")
     found = np.empty(len(data) + 9, dtype=np.uint8)
-    assert (stretch.begin, stretch.end) == (0, len(data))
-    assert stretch.read_into(0, found) == len(data)
+    assert (range_.begin, range_.end) == (0, len(data))
+    assert range_.read_into(0, found) == len(data)
     assert found[: len(data)].tobytes() == data
     spool.add("s", 10, b"other")
-    with pytest.raises(Contradiction):
-        list(spool.stretches("s"))
+    with pytest.raises(ChunkContradiction):
+        list(spool.ranges("s"))
     spool.close()
 
 

@@ -22,7 +22,7 @@ from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.find import command as find
 from kafka_log_lake.pipelines.quality_report import command as quality_report
 from kafka_log_lake.pipelines.scan import command as scan
-from kafka_log_lake.pipelines.scan.findings import Log
+from kafka_log_lake.pipelines.scan.findings import ScannedLog
 from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, View
 from kafka_log_lake.pipelines.views.functions import (
     register_functions,
@@ -54,7 +54,7 @@ MAD_CALLS = [
 ]
 
 
-SOUND_LOGS: dict[str, Log] = {}
+SOUND_LOGS: dict[str, ScannedLog] = {}
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def scanned(root: Path) -> dict[str, Log]:
+def scanned(root: Path) -> dict[str, ScannedLog]:
     """What a scan finds of each log, by its folder."""
     return {one.partition_dir: one for one in scan.scan(Settings(source=(str(root / "logs"),))).logs}
 

@@ -19,7 +19,7 @@ from kafka_log_lake.pipelines.plan.segment_actions import (
     stay_if_same,
 )
 from kafka_log_lake.udfs.format.schema import SEGMENTS
-from kafka_log_lake.udfs.storage.fingerprint import Marks
+from kafka_log_lake.udfs.storage.fingerprint import FileMatch
 
 KNOWN = LedgerRow(
     topic="t",
@@ -39,7 +39,10 @@ DAMAGED_END = {"damaged": 1, "ends_in_damage": True}
 
 
 def action(
-    seen: dict[str, Any], was: dict[str, Any], marks: Marks = Marks.SAME, requested: bool = False
+    seen: dict[str, Any],
+    was: dict[str, Any],
+    marks: FileMatch = FileMatch.SAME,
+    requested: bool = False,
 ) -> Action:
     listed = Seen(**{"length": 100, "modified": 7, "has_successor": False} | seen)
     return next_action(listed, replace(KNOWN, **was), marks, requested)
@@ -48,36 +51,36 @@ def action(
 @pytest.mark.parametrize(
     ("seen", "was", "marks", "expected"),
     [
-        ({}, {}, Marks.SAME, Action.UNCHANGED),
-        ({"modified": 8}, {}, Marks.SAME, Action.UNCHANGED),
-        ({"length": 101}, {}, Marks.SAME, Action.GO_ON),
-        ({"length": 99}, {}, Marks.SAME, Action.REPLACE),
-        ({"length": 0}, {}, Marks.CHANGED, Action.REPLACE),
-        ({}, {}, Marks.CHANGED, Action.REPLACE),
-        ({"length": 101}, {}, Marks.CHANGED, Action.REPLACE),
-        ({}, TORN, Marks.SAME, Action.UNCHANGED),
-        ({"length": 101}, TORN, Marks.TAIL_CHANGED, Action.GO_ON),
-        ({"length": 80}, TORN, Marks.TAIL_CHANGED, Action.GO_ON),
-        ({"length": 60}, TORN, Marks.TAIL_CHANGED, Action.GO_ON),
-        ({"length": 59}, TORN, Marks.SAME, Action.REPLACE),
-        ({"modified": 8}, TORN, Marks.SAME, Action.GO_ON),
-        ({"has_successor": True}, TORN, Marks.SAME, Action.GO_ON),
-        ({"has_successor": True}, ZEROS, Marks.SAME, Action.UNCHANGED),
-        ({"modified": 8}, ZEROS, Marks.SAME, Action.GO_ON),
-        ({}, ZEROS, Marks.TAIL_CHANGED, Action.GO_ON),  # written under the same time
-        ({}, DAMAGED_END, Marks.SAME, Action.UNCHANGED),
-        ({"length": 101}, DAMAGED_END, Marks.SAME, Action.REPLACE),
-        ({"modified": 8}, DAMAGED_END, Marks.SAME, Action.REPLACE),
-        ({}, DAMAGED_END, Marks.TAIL_CHANGED, Action.REPLACE),
-        ({"topic_id": "b"}, {"topic_id": "a"}, Marks.SAME, Action.REPLACE),
-        ({"topic_id": "b"}, {}, Marks.SAME, Action.GO_ON),  # the ledger gets the id
-        ({"topic_id": "b"}, DAMAGED_END, Marks.SAME, Action.REPLACE),
-        ({}, {"topic_id": "a"}, Marks.SAME, Action.UNCHANGED),
-        ({"length": 5}, {}, Marks.UNREADABLE, Action.UNCHANGED),
+        ({}, {}, FileMatch.SAME, Action.UNCHANGED),
+        ({"modified": 8}, {}, FileMatch.SAME, Action.UNCHANGED),
+        ({"length": 101}, {}, FileMatch.SAME, Action.GO_ON),
+        ({"length": 99}, {}, FileMatch.SAME, Action.REPLACE),
+        ({"length": 0}, {}, FileMatch.CHANGED, Action.REPLACE),
+        ({}, {}, FileMatch.CHANGED, Action.REPLACE),
+        ({"length": 101}, {}, FileMatch.CHANGED, Action.REPLACE),
+        ({}, TORN, FileMatch.SAME, Action.UNCHANGED),
+        ({"length": 101}, TORN, FileMatch.TAIL_CHANGED, Action.GO_ON),
+        ({"length": 80}, TORN, FileMatch.TAIL_CHANGED, Action.GO_ON),
+        ({"length": 60}, TORN, FileMatch.TAIL_CHANGED, Action.GO_ON),
+        ({"length": 59}, TORN, FileMatch.SAME, Action.REPLACE),
+        ({"modified": 8}, TORN, FileMatch.SAME, Action.GO_ON),
+        ({"has_successor": True}, TORN, FileMatch.SAME, Action.GO_ON),
+        ({"has_successor": True}, ZEROS, FileMatch.SAME, Action.UNCHANGED),
+        ({"modified": 8}, ZEROS, FileMatch.SAME, Action.GO_ON),
+        ({}, ZEROS, FileMatch.TAIL_CHANGED, Action.GO_ON),  # written under the same time
+        ({}, DAMAGED_END, FileMatch.SAME, Action.UNCHANGED),
+        ({"length": 101}, DAMAGED_END, FileMatch.SAME, Action.REPLACE),
+        ({"modified": 8}, DAMAGED_END, FileMatch.SAME, Action.REPLACE),
+        ({}, DAMAGED_END, FileMatch.TAIL_CHANGED, Action.REPLACE),
+        ({"topic_id": "b"}, {"topic_id": "a"}, FileMatch.SAME, Action.REPLACE),
+        ({"topic_id": "b"}, {}, FileMatch.SAME, Action.GO_ON),  # the ledger gets the id
+        ({"topic_id": "b"}, DAMAGED_END, FileMatch.SAME, Action.REPLACE),
+        ({}, {"topic_id": "a"}, FileMatch.SAME, Action.UNCHANGED),
+        ({"length": 5}, {}, FileMatch.UNREADABLE, Action.UNCHANGED),
     ],
 )
 def test_what_a_known_segment_needs(
-    seen: dict[str, Any], was: dict[str, Any], marks: Marks, expected: Action
+    seen: dict[str, Any], was: dict[str, Any], marks: FileMatch, expected: Action
 ) -> None:
     assert action(seen, was, marks) is expected
 
@@ -107,16 +110,16 @@ def test_landed_bytes_never_take_away_what_files_gave(
 @pytest.mark.parametrize(
     ("seen", "was", "marks", "expected"),
     [
-        ({"modified": 8}, {"damaged": 1}, Marks.SAME, True),
-        ({"length": 101}, {"damaged": 1}, Marks.TAIL_CHANGED, True),
-        ({}, {"damaged": 1}, Marks.SAME, False),
-        ({"modified": 8}, {}, Marks.SAME, False),
-        ({"modified": 8}, {"damaged": 1}, Marks.CHANGED, False),
-        ({"modified": 8}, DAMAGED_END, Marks.SAME, False),
+        ({"modified": 8}, {"damaged": 1}, FileMatch.SAME, True),
+        ({"length": 101}, {"damaged": 1}, FileMatch.TAIL_CHANGED, True),
+        ({}, {"damaged": 1}, FileMatch.SAME, False),
+        ({"modified": 8}, {}, FileMatch.SAME, False),
+        ({"modified": 8}, {"damaged": 1}, FileMatch.CHANGED, False),
+        ({"modified": 8}, DAMAGED_END, FileMatch.SAME, False),
     ],
 )
 def test_all_bytes_are_compared_where_what_was_damaged_may_be_there_now(
-    seen: dict[str, Any], was: dict[str, Any], marks: Marks, expected: bool
+    seen: dict[str, Any], was: dict[str, Any], marks: FileMatch, expected: bool
 ) -> None:
     listed = Seen(**{"length": 100, "modified": 7, "has_successor": False} | seen)
     assert must_compare(listed, replace(KNOWN, **was), marks) is expected
@@ -137,9 +140,9 @@ def test_whole_columns_decide_as_single_rows_do() -> None:
     seen = pa.table({name: pa.array([one[name] for one, _ in pairs], kind) for name, kind in kinds.items()})
     stays = stay_if_same(seen, ledger.to_arrow([was for _, was in pairs]).cast(ledger.SCHEMA))
     for (one, was), stay in zip(pairs, stays.tolist(), strict=True):
-        found = next_action(Seen(**one), was, Marks.SAME)
+        found = next_action(Seen(**one), was, FileMatch.SAME)
         assert found is Action.UNCHANGED or not stay, (one, was)
-        assert not (stay and must_compare(Seen(**one), was, Marks.SAME)), (one, was)
+        assert not (stay and must_compare(Seen(**one), was, FileMatch.SAME)), (one, was)
     same = {"length": 100, "modified": 7, "topic_id": None}
     as_before = [same.items() <= one.items() and was == KNOWN for one, was in pairs]
     is_file = [one["landed_at"] is None for one, _ in pairs]

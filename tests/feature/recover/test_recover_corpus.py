@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kafka_log_lake.pipelines.recover.compare import Compared
-from kafka_log_lake.pipelines.recover.history import Sure
+from kafka_log_lake.pipelines.recover.history import Certainty
 from kafka_log_lake.pipelines.recover.log_writer import copy_log, healed_log, write_log
 from kafka_log_lake.udfs.files import decode_segment
 from tests.support import replicas
@@ -55,7 +55,7 @@ def test_the_healed_log_is_what_the_brokers_agreed_on(corpus: Path, tmp_path: Pa
         checked += 1
         found = healed_records(one, tmp_path / name)
         if scenario.startswith("s10c"):  # the one file that knew is gone
-            assert one.history.sure == Sure.UNCERTAIN, name
+            assert one.history.sure == Certainty.UNCERTAIN, name
             continue
         expected = [replicas.comparable(row) for row in truth.records]
         assert one.history.start == truth.summary["logStartOffset"], name

@@ -11,7 +11,7 @@ from crc32c import crc32c
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.listing.witnesses import has_grown
 from kafka_log_lake.pipelines.scan.command import main, scan
-from kafka_log_lake.pipelines.scan.findings import Log
+from kafka_log_lake.pipelines.scan.findings import ScannedLog
 from kafka_log_lake.pipelines.scan.losses import verdict
 from kafka_log_lake.udfs.batches.account import (
     ASIDE,
@@ -37,7 +37,7 @@ from tests.support.metadata_disks import IDS
 TIERED, REMOTE_DEFINITIONS = "__remote_log_metadata", "remote_log_metadata"
 
 
-def log_of(folder: Path) -> Log:
+def log_of(folder: Path) -> ScannedLog:
     (log,) = scan(Settings(source=(str(folder),), cores=1)).logs
     return log
 

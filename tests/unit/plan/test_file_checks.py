@@ -12,14 +12,14 @@ from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand, spark_on_demand
 from kafka_log_lake.pipelines.plan import file_checks
 from kafka_log_lake.udfs.storage.byte_source import FileSource
-from kafka_log_lake.udfs.storage.fingerprint import TO_CHECK_SCHEMA, Marks, fingerprint
+from kafka_log_lake.udfs.storage.fingerprint import TO_CHECK_SCHEMA, FileMatch, fingerprint
 from tests.support.logs import batch, put
 
 MANY = 5_000
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[pa.Table, list[Marks]]:
+def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[pa.Table, list[FileMatch]]:
     """Files with what was decoded of them: every seventh has changed since, every eleventh is gone."""
     logs = tmp_path_factory.mktemp("logs")
     sound, other = put(logs / "a-0", 0, batch(0)), put(logs / "b-0", 0, batch(0, text="other"))
@@ -30,16 +30,22 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[pa.Table, list[Marks
     rows, expected = [], []
     for number in range(MANY):
         path = logs / f"{number}.log"
-        kind = Marks.UNREADABLE if number % 11 == 0 else Marks.CHANGED if number % 7 == 0 else Marks.SAME
-        if kind is not Marks.UNREADABLE:
-            os.link(sound if kind is Marks.SAME else other, path)
+        kind = (
+            FileMatch.UNREADABLE
+            if number % 11 == 0
+            else FileMatch.CHANGED
+            if number % 7 == 0
+            else FileMatch.SAME
+        )
+        if kind is not FileMatch.UNREADABLE:
+            os.link(sound if kind is FileMatch.SAME else other, path)
         rows.append({"segment": f"file://{path}", **decoded})
         expected.append(kind)
     return pa.Table.from_pylist(rows, TO_CHECK_SCHEMA), expected
 
 
 def test_many_files_are_checked_without_spark(
-    many: tuple[pa.Table, list[Marks]], monkeypatch: pytest.MonkeyPatch
+    many: tuple[pa.Table, list[FileMatch]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     to_check, expected = many
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)  # that of other tests
@@ -49,7 +55,7 @@ def test_many_files_are_checked_without_spark(
 
 
 def test_the_workers_of_a_cluster_check_many_files(
-    spark: SparkSession, many: tuple[pa.Table, list[Marks]]
+    spark: SparkSession, many: tuple[pa.Table, list[FileMatch]]
 ) -> None:
     to_check, expected = many
     on_demand = SparkOnDemand(Settings(), given=spark)

@@ -13,7 +13,7 @@ from kafka_log_lake.pipelines.plan import ledger
 from kafka_log_lake.pipelines.plan.ledger import LedgerRow
 from kafka_log_lake.pipelines.plan.runs import Plan, Rules, make_plan
 from kafka_log_lake.pipelines.plan.segment_actions import Action
-from kafka_log_lake.udfs.storage.fingerprint import Marks
+from kafka_log_lake.udfs.storage.fingerprint import FileMatch
 
 A, B = "file:///a/t-0", "file:///b/t-0"
 GONE_NOWHERE = "file:///nowhere"
@@ -53,9 +53,9 @@ def plan(
     listing = Listing(pa.Table.from_pylist(rows, schema=LISTING_SCHEMA))
     here = {row["segment"] for row in rows} | {row["partition_dir"] for row in rows}
 
-    def check(table: pa.Table) -> list[Marks]:
+    def check(table: pa.Table) -> list[FileMatch]:
         names = table.column("segment").to_pylist()
-        return [Marks.CHANGED if n in (changed or set()) else Marks.SAME for n in names]
+        return [FileMatch.CHANGED if n in (changed or set()) else FileMatch.SAME for n in names]
 
     def is_gone(uri: str) -> bool:
         return uri not in here and (uri.endswith(".log") or uri in (gone or set()))

@@ -12,21 +12,21 @@ from kafka_log_lake.pipelines.recover.partition import LOST
 from kafka_log_lake.pipelines.sql.database import open_database
 from kafka_log_lake.udfs.format.recovery_tables import LOST_RECORDS
 
-_ROWS = 1 << 14  # of the bill at a time
+_ROWS = 1 << 14  # read at a time
 
 
-def bill(lake: str, files: Sequence[str]) -> pa.RecordBatchReader:
+def lost_records(lake: str, files: Sequence[str]) -> pa.RecordBatchReader:
     """Rows of ``lost_records``, from the files of ``partition``. The lake holds the healed log."""
     schema = LOST_RECORDS.arrow_schema()
     if not files:
         return pa.RecordBatchReader.from_batches(schema, [])
     database = open_database(lake, "SELECT * FROM committed_records, records")
-    import pyarrow.dataset as ds  # few bills need it
+    import pyarrow.dataset as ds  # needed only with lost records
 
     database.register("lost", ds.dataset([os.fspath(one) for one in files], schema=LOST))
     words = " ".join(f"WHEN {i} THEN '{word}'" for i, (word, _) in enumerate(ANSWERS))
     reasons = " ".join(f"WHEN {i} THEN '{why}'" for i, (_, why) in enumerate(ANSWERS))
-    query = _BILL.format(words=words, reasons=reasons, parted_at=PARTED_AT)
+    query = _LOST_RECORDS.format(words=words, reasons=reasons, parted_at=PARTED_AT)
     reader = database.sql(query).to_arrow_reader(_ROWS)
     return pa.RecordBatchReader.from_batches(schema, (_cast(batch, schema) for batch in reader))
 
@@ -39,7 +39,7 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 # log has too, and no record there was sent in place of a lost one
 PARTED_AT = 'min("offset") OVER (PARTITION BY topic, partition, copy, why)'
 # Of what lies before the log's start the marker may be in the true log: its first one of the producer
-_BILL = """
+_LOST_RECORDS = """
 WITH first_markers AS (
   SELECT topic, partition, producer_id, arg_min(control_type, "offset") AS control_type
   FROM records WHERE control_type IN ('COMMIT', 'ABORT') GROUP BY ALL
