@@ -1,4 +1,4 @@
-"""Known vulnerabilities of the packages in ``requirements.lock``: ``make audit``, by pip-audit.
+"""Reports known vulnerabilities of the packages in ``requirements.lock``: ``make audit``, by pip-audit.
 
 Exit code 0: none known; 1: some known; 2: no source of advisories could be reached, so nothing is known.
 """
@@ -16,7 +16,7 @@ LOCK = Path(__file__).resolve().parent.parent / "requirements.lock"
 
 
 def verdict(packages: Sequence[dict[str, Any]]) -> tuple[int, list[str]]:
-    """(exit code, lines to print). packages: pip-audit's, with name, and version and vulns or skip_reason."""
+    """Returns (exit code, lines to print). packages: pip-audit's: name, version and vulns or skip_reason."""
     checked = [p for p in packages if "vulns" in p]
     if not checked:
         return 2, ["audit: no source of advisories could be reached: nothing is known of any package"]

@@ -63,7 +63,7 @@ frame.onload = () => {
 
 
 def chromium() -> str | None:
-    """The command that starts Chromium; None if there is none."""
+    """Returns the command that starts Chromium; None if there is none."""
     names = ("chromium", "chromium-browser", "google-chrome")
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
 
@@ -81,7 +81,7 @@ class Browser:
         return subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
 
     def measured(self, page: str, width: int, scheme: str) -> list[str]:
-        """What the page around finds. Raises a ValueError if it gave no answer."""
+        """Returns the problems that a page around this one finds. Raises a ValueError without an answer."""
         around = self._folder / f"around-{width}.html"
         values = {"width": width, "height": _HEIGHT, "page": html.escape(page)}
         around.write_text(_AROUND % values, encoding="utf-8")
@@ -95,7 +95,7 @@ class Browser:
         return found
 
     def requests(self, url: str) -> list[str]:
-        """Addresses that the page requested besides its own, and what it wrote to the console."""
+        """Returns lines: the addresses that the page requested besides its own, and console messages."""
         log = self._folder / "net.json"
         done = self.run(url, f"--log-net-log={log}", "--enable-logging=stderr", "--dump-dom")
         requested = set(
@@ -109,7 +109,7 @@ class Browser:
         ] + said
 
     def pictures(self, page: Path, folder: Path) -> None:
-        """Screenshots of the top in light, dark and narrow, and the whole as it prints."""
+        """Writes screenshots of the page's top (light, dark, narrow), and a PDF of the whole page."""
         folder.mkdir(parents=True, exist_ok=True)
         for scheme, number in SCHEMES.items():
             options = (f"--blink-settings=preferredColorScheme={number}", f"--window-size=1280,{_HEIGHT}")
@@ -120,7 +120,7 @@ class Browser:
 
 
 def violations(page: Path, browser: Browser) -> Iterator[str]:
-    """What is wrong with the page, a line each."""
+    """Yields what is wrong with the page, one line for each problem."""
     yield from browser.requests(page.as_uri())
     text = page.read_text(encoding="utf-8")
     for width in WIDTHS:

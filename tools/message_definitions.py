@@ -36,7 +36,7 @@ _NOT_OF_BYTES = {"about", "entityType", "ignorable", "mapKey", "zeroCopy", "late
 
 
 def _compact(definition: Any) -> Any:
-    """A definition without the attributes that say nothing of the bytes."""
+    """Returns a definition without the attributes that say nothing about the bytes."""
     if isinstance(definition, list):
         return [_compact(item) for item in definition]
     if isinstance(definition, dict):
@@ -54,7 +54,7 @@ def _definitions(jar: Path, names: str) -> Iterator[dict[str, Any]]:
 
 
 def files(folder: Path) -> dict[str, str]:
-    """By name: the files that the jars in a folder make, one definition a line, in order of key and name."""
+    """Returns file name -> JSON text, made from the jars in a folder: one definition per line, sorted."""
     made = {}
     for name, (jar, names) in _SOURCES.items():
         (found,) = [p for p in folder.glob("*.jar") if re.search(rf"{jar}-\d[\d.]*\.jar$", p.name)]

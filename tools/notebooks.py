@@ -17,7 +17,7 @@ _TEXT, _KIND = "# MAGIC", "# MAGIC %md"
 
 
 def cells(source: str) -> list[tuple[str, str]]:
-    """The cells of a notebook in Databricks source format: ("markdown" or "code", content)."""
+    """Returns the cells of a notebook in Databricks source format: ("markdown" or "code", content)."""
     found = []
     for cell in source.split("\n", 1)[1].split(_CELL):
         text = cell.strip("\n")
@@ -30,7 +30,7 @@ def cells(source: str) -> list[tuple[str, str]]:
 
 
 def to_jupyter(source: str) -> dict[str, Any]:
-    """The notebook as the object of an ``.ipynb`` file, nbformat 4.5."""
+    """Returns the notebook as the JSON object of an ``.ipynb`` file, nbformat 4.5."""
     made: list[dict[str, Any]] = []
     for number, (kind, text) in enumerate(cells(source)):
         cell: dict[str, Any] = {"id": f"cell-{number}", "cell_type": kind, "metadata": {}}

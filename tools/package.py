@@ -1,4 +1,4 @@
-"""What users and clusters install of this project, in ``dist/``: called by ``make package``, ``make wheel``.
+"""Builds what users and clusters install, in ``dist/``: called by ``make package``, ``make wheel``.
 
 The wheel, with the kernels compiled for levels of x86-64; the same as a zip for ``--py-files``; and
 ``environment.tar.gz`` for ``--archives``, with what an executor needs: this Python, the packages that
@@ -55,7 +55,7 @@ def main(only: Sequence[str] = ()) -> None:
 
 
 def make_wheel(folder: Path, levels: Iterable[str] = LEVELS) -> Path:
-    """The wheel of this checkout, in a folder that is made where it is missing.
+    """Builds the wheel of this checkout. Returns its path in a folder, which is created if missing.
 
     levels: of x86-64, for which it brings the kernels compiled; on other processors it brings none.
     """
@@ -70,7 +70,7 @@ def make_wheel(folder: Path, levels: Iterable[str] = LEVELS) -> Path:
 
 
 def _kernels(level: str) -> Iterator[tuple[str, bytes]]:
-    """(path in the wheel, bytes) of the machine code of all kernels for a level. Raises where one fails."""
+    """Yields (path in the wheel, bytes) of all kernels' machine code for a level. Raises if one fails."""
     with tempfile.TemporaryDirectory() as cache:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA")}
         # Of Numba itself: features are what the level does not name
@@ -106,12 +106,12 @@ def _add_files(wheel: Path, files: dict[str, bytes]) -> None:
 
 
 def make_zip(wheel: Path) -> Path:
-    """A copy of the wheel, next to it, under a name that ``--py-files`` takes."""
+    """Copies the wheel to a name next to it that ``--py-files`` takes. Returns the path."""
     return Path(shutil.copyfile(wheel, wheel.with_name(ZIP)))
 
 
 def make_archive(wheel: Path) -> Path:
-    """The environment for executors, next to the wheel."""
+    """Packs the environment for executors. Returns the path of the archive, next to the wheel."""
     with tempfile.TemporaryDirectory() as scratch:  # a folder of this user's alone: the kernels' have to be
         environment = Path(scratch)
         python = _copy_python(environment)
@@ -124,7 +124,7 @@ def make_archive(wheel: Path) -> Path:
 
 
 def _copy_python(environment: Path) -> Path:
-    """This Python without packages; the path of its start script."""
+    """Copies this Python without packages. Returns the path of its start script."""
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     binary = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     stdlib = environment / sys.platlibdir / name
@@ -142,7 +142,7 @@ def _copy_python(environment: Path) -> Path:
 
 
 def _run(python: Path, *arguments: str) -> str:
-    """What the environment's Python prints; nothing of this one's settings is handed on."""
+    """Runs the environment's Python without this one's settings. Returns what it prints."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "NUMBA", "LD_"))}
     done = subprocess.run(
         [python, *arguments], env=kept, cwd=python.parent, stdout=subprocess.PIPE, check=True
@@ -157,7 +157,7 @@ def _packages_folder(python: Path) -> Path:
 
 
 def _needed_by(info: Path) -> Iterator[metadata.Distribution]:
-    """The packages that a wheel with this ``.dist-info`` needs where it decodes, and what these need."""
+    """Yields the packages that decoding needs of a wheel with this ``.dist-info``, and what these need."""
     left: list[metadata.Distribution] = [metadata.Distribution.at(info)]
     seen = set(_OF_COMMANDS)
     while left:
@@ -172,7 +172,7 @@ def _needed_by(info: Path) -> Iterator[metadata.Distribution]:
 
 
 def _copy_package(package: metadata.Distribution, folder: Path) -> None:
-    """The files of an installed package without its tests and its commands."""
+    """Copies the files of an installed package to a folder, without its tests and its commands."""
     for file in package.files or ():
         if not {"..", "tests"} & set(file.parts):
             to = folder / file

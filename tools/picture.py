@@ -56,7 +56,7 @@ def on_a_terminal(folder: Path, *arguments: str) -> str:
 
 
 def session(folder: Path) -> list[tuple[str, str]]:
-    """Commands as they are typed, and what each prints."""
+    """Runs commands on bundled logs. Returns each as it is typed, and what it prints."""
     logs = folder / "kafka-logs"
     for name, sample in LOGS.items():
         shutil.copytree(ROOT / "tests" / "data" / "corpus" / sample, logs / name)

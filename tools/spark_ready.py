@@ -55,12 +55,12 @@ spark.stop()
 
 
 def artifact(jar_name: str) -> str:
-    """``roaringbitmap-1.2.jar`` -> ``roaringbitmap``. The caller removes Ivy's ``group_`` in front."""
+    """Returns ``roaringbitmap`` for ``roaringbitmap-1.2.jar``, from which Ivy's ``group_`` was removed."""
     return re.sub(r"-\d[\w.\-]*\.jar$", "", jar_name)
 
 
 def resolve(package: str, home: Path) -> list[Path]:
-    """Jars of a package and of its dependencies, fetched into Ivy's cache if they are missing."""
+    """Returns the jars of a package and of its dependencies; Ivy fetches missing ones into its cache."""
     environment = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(

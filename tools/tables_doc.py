@@ -84,7 +84,7 @@ A view with parameters is a table function of the same name too:
 
 
 def rows(columns: Iterable[Column]) -> Iterator[str]:
-    """A Markdown table of columns."""
+    """Yields the lines of a Markdown table of columns."""
     yield "| column | type | |"
     yield "|---|---|---|"
     for column in columns:
@@ -122,7 +122,7 @@ def of_view(view: View) -> Iterator[str]:
 
 
 def parameters(view: View) -> Iterator[str]:
-    """A Markdown table of the parameters of a view."""
+    """Yields the lines of a Markdown table of the parameters of a view."""
     yield "| parameter | type | default | |"
     yield "|---|---|---|---|"
     for one in view.parameters:
@@ -130,7 +130,7 @@ def parameters(view: View) -> Iterator[str]:
 
 
 def document() -> str:
-    """All of ``docs/tables.md``."""
+    """Returns the whole text of ``docs/tables.md``."""
     lines = [*HEAD.splitlines(), ""]
     for table in TABLES:
         lines += of_table(table)

@@ -25,9 +25,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from kafka_log_lake.udfs.files import decode_segment, read_segment
+    from kafka_log_lake.udfs.files import decode_segment
 
-__all__ = ["decode_segment", "read_segment"]
+__all__ = ["decode_segment"]
 
 
 def __getattr__(name: str) -> Any:

@@ -235,23 +235,3 @@ def _with_segment(records: pa.RecordBatch, segment: pa.Array, at: int) -> pa.Rec
     codes = np.zeros(records.num_rows, dtype=np.int32)
     column = pa.DictionaryArray.from_arrays(codes, segment, safe=False)
     return records.add_column(at, "segment", column)
-
-
-def read_segment(
-    path: str | os.PathLike[str],
-    *,
-    start: int = 0,
-    window_bytes: int = WINDOW_BYTES,
-    max_batch_uncompressed: int = MAX_BATCH_UNCOMPRESSED,
-    columns: Collection[str] | None = None,
-    committed: bool | Delivery = False,
-    on_damage: OnDamage = "warn",
-) -> pa.Table:
-    """Returns all records of one segment file as one table.
-
-    The parameters and errors are those of ``decode_segment``: path, start, window_bytes,
-    max_batch_uncompressed, columns, committed, on_damage.
-    """
-    limits = {"window_bytes": window_bytes, "max_batch_uncompressed": max_batch_uncompressed}
-    chosen = {"columns": columns, "committed": committed, "on_damage": on_damage}
-    return pa.Table.from_batches(decode_segment(path, start=start, **limits, **chosen))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Zigzag varints, the integers inside a magic 2 record: 1 to 5 bytes for int32, 1 to 10 for int64.
+"""Reads zigzag varints, the integers in a magic 2 record: 1 to 5 bytes for int32, 1 to 10 for int64.
 
 Seven bits a byte, least significant first, the high bit says that more follow. Padded forms are legal,
 and bits past the type's width are dropped, as Kafka's ``ByteUtils.readVarint`` and ``readVarlong`` do;
@@ -31,9 +31,9 @@ def _long_varint(buf: Any, pos: int, end: int) -> tuple[int, int]:
 
 @inlined
 def read_varint(buf: Any, pos: int, end: int) -> tuple[int, int]:
-    """Read an int32 at ``buf[pos]``, never at or past ``end``.
+    """Reads an int32 at ``buf[pos]``, never at or past ``end``.
 
-    ``buf``: uint8[n], ``end`` <= n. Returns (value, position behind it); the position is -1 where the
+    ``buf``: uint8[n], ``end`` <= n. Returns (value, position after it); the position is -1 where the
     varint is cut by ``end`` or longer than five bytes, or ``pos`` is -1 already.
     """
     if pos < 0 or pos >= end:
@@ -64,7 +64,7 @@ def _long_varlong(buf: Any, pos: int, end: int) -> tuple[int, int]:
 
 @inlined
 def read_varlong(buf: Any, pos: int, end: int) -> tuple[int, int]:
-    """Read an int64; as ``read_varint``, with ten bytes at most."""
+    """Reads an int64; arguments and result as for ``read_varint``, with ten bytes at most."""
     if pos < 0 or pos >= end:
         return 0, -1
     first = int64(buf[pos])
@@ -75,6 +75,6 @@ def read_varlong(buf: Any, pos: int, end: int) -> tuple[int, int]:
 
 @inlined
 def varint_size(value: int) -> int:
-    """Bytes of the shortest varint that holds ``value`` (int32)."""
+    """Returns the bytes of the shortest varint that holds ``value`` (int32)."""
     raw = ((value << 1) ^ (value >> 31)) & 0xFFFFFFFF
     return 1 + (raw >= 1 << 7) + (raw >= 1 << 14) + (raw >= 1 << 21) + (raw >= 1 << 28)

@@ -1,4 +1,4 @@
-"""Segments as DataFrames and Arrow tables, and nothing written: ``kafka_log`` and ``decode_frame``.
+"""Reads segments as DataFrames and Arrow tables, and writes nothing: ``kafka_log`` and ``decode_frame``.
 
 The data source plans in a Python process of Spark without a session and without a JVM: ``options`` checks
 what the user asks for, ``slices`` finds where batches begin and makes input partitions, which

@@ -1,4 +1,4 @@
-"""``decode_folder`` and ``read_segment``: records as Arrow, without Spark or a lake, typed if requested."""
+"""Decodes folders and segments to Arrow, without Spark or a lake: ``decode_folder``, ``read_segment``."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def read_segment(
     The errors of ``decode_segment``.
     """
     names = columns if columns is None or not typed else {*selected(columns).names, *NEEDED}
-    rows = files.read_segment(
+    batches = files.decode_segment(
         path,
         start=start,
         window_bytes=window_bytes,
@@ -157,6 +157,7 @@ def read_segment(
         committed=committed,
         on_damage=on_damage,
     )
+    rows = pa.Table.from_batches(batches)
     if not typed:
         return rows
     folder = os.path.basename(os.path.dirname(os.path.abspath(path)))

@@ -1,4 +1,4 @@
-"""``decode_frame``: a DataFrame of segment bytes -> records, batches or quarantine, lazily, by mapInArrow."""
+"""Decodes a DataFrame of segment bytes to records, batches or quarantine, lazily, by mapInArrow."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _names(df: DataFrame) -> list[str]:
 
 
 class _refused:  # noqa: N801  # used as a context manager
-    """A context in which an error of Spark's analysis becomes a UserError of one line."""
+    """A context manager that turns an error of Spark's analysis into a UserError of one line."""
 
     def __enter__(self) -> None:
         pass
@@ -174,7 +174,7 @@ class _refused:  # noqa: N801  # used as a context manager
 
 
 def _text(given: Given | int | None) -> str:
-    """Returns what the user calls a column."""
+    """Returns the name or expression by which the user gave a column."""
     return re.sub(r"\AColumn<'(.*)'>\Z", r"\1", str(given))
 
 
@@ -187,7 +187,7 @@ def _rows(
     position: Given | None,
     content: Given,
 ) -> DataFrame:
-    """Returns the frame's rows as FRAME_SCHEMA. Raises a UserError."""
+    """Returns the frame's rows with the columns of FRAME_SCHEMA. Raises a UserError for wrong columns."""
     by_path = _by_path() if _PATH in known else {}
     missing = [name for name in (topic, partition) if isinstance(name, str) and name not in known]
     if missing == [topic, partition] and not by_path:

@@ -1,4 +1,4 @@
-"""What a user asks for: the options, declared once with name, default, check and meaning, and columns."""
+"""Declares the options of a read, each once with default, check and meaning, and checks columns."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _option(default: Any, parse: Callable[[object], Any], meaning: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The checked options of one read. None: not given, or no limit."""
+    """The checked options of one read. A field is None where the option is not given, or has no limit."""
 
     path: tuple[str, ...] = _option((), texts, "log directory, partition folder, `.log` file or glob")
     topics: str | None = _option(None, pattern, "regular expression for the whole name of a topic")

@@ -1,4 +1,4 @@
-"""What the readers of the data source share: rows of slices, and errors of one line."""
+"""Holds what both readers of the data source use: reading the rows of slices, and errors of one line."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The input partitions of a read: segments that may hold what was requested, cut where batches begin.
+"""Makes the input partitions of a read: segments that may hold what was requested, cut between batches.
 
-Batches begin where headers, a few bytes each, lead. The ``.index`` next to a segment (Kafka's
-``OffsetIndex``: pairs of a relative offset and a position, big-endian int32, ascending; zeros behind them
-while the segment is active) saves most of that walk. It may be of another file: headers at its positions have
-to agree with it, else all headers are followed. Nothing here computes a checksum, so a task that reads a
-slice verifies that it ends where the next one starts.
+Where batches begin, their headers say, each of a few bytes. The ``.index`` next to a segment (Kafka's
+``OffsetIndex``: pairs of a relative offset and a position, big-endian int32, ascending; zeros after them
+while the segment is active) saves most of that walk. It may belong to another file: headers at its
+positions have to agree with it, else all headers are followed. Nothing here computes a checksum, so a task
+that reads a slice verifies that it ends where the next one starts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Edges = tuple[list[int], list[str | None]]
 
 
 class Span(NamedTuple):
-    """The batches of a segment that begin in [start, stop); batches begin at both, or the segment ends."""
+    """The batches of a segment that begin in [start, stop); a batch begins at stop, or the segment ends."""
 
     segment: Segment
     start: int
@@ -94,9 +94,9 @@ def plan_read(options: Options) -> list[pa.RecordBatch]:
 
 
 def _tell_if_nothing_is_left_out(spans: Sequence[Span], options: Options) -> None:
-    """Warns where a read takes all: Spark hands no filter to this source, so a WHERE reads every topic.
+    """Warns once if no option prunes the read: Spark hands no filter to this source, so WHERE saves nothing.
 
-    A single segment is as little as a path can name.
+    A single segment causes no warning: a path can name nothing smaller.
     """
     if len(spans) > 1 and not any(getattr(options, name) is not None for name in PRUNING):
         _tell_once(options.path, size_text(sum(span.stop for span in spans)), len(spans))

@@ -1,4 +1,4 @@
-"""The data source ``kafka_log`` as Spark calls it, and its reader.
+"""Implements the data source ``kafka_log`` as Spark calls it, and its batch reader.
 
 Spark keeps a planned reader on the DataFrame: a reader that takes filters (``pushFilters``) would give later
 queries of the same DataFrame the rows of the first one's filter alone (Spark 4.2,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class KafkaLogSource(DataSource):
-    """Kafka's log segments as rows of ``records``, ``batches`` or ``quarantine``."""
+    """The data source that reads log segments as rows of ``records``, ``batches`` or ``quarantine``."""
 
     _plan: TypedPlan | None = None
 
@@ -106,7 +106,7 @@ class KafkaLogReader(DataSourceReader):
     """Plans the segments of a path; each input partition holds slices for one task."""
 
     def __init__(self, options: Options, read: TableRead, plan: TypedPlan | None = None) -> None:
-        """plan: with option ``typed``."""
+        """Takes the options and the read. plan: given with option ``typed``, else None."""
         self._options, self._read, self._plan = options, read, plan
         if plan is not None:
             from kafka_log_lake.pipelines.dataframes.typed import records_read

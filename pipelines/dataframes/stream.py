@@ -1,11 +1,11 @@
-"""The reader of ``spark.readStream.format("kafka_log")``: offsets of micro-batches, and what they read.
+"""Reads ``spark.readStream.format("kafka_log")``: plans the offsets of micro-batches, and reads them.
 
 A folder's segments are read in the order of their names. All but the last one are read to their ends; in the
 last one headers are walked, and what follows the last whole batch waits: a torn tail, zeros, or damage, which
 is read once the segment has a successor.
 
-A stream gives rows once and takes none back. Where the file at its place is another one than it was (the log
-cleaner rewrote or merged it, the log was truncated, retention deleted it) it goes on by the next offset.
+A stream gives rows once and takes none back. Where the file at its position was replaced (the log cleaner
+rewrote or merged it, the log was truncated, retention deleted it), the stream continues at the next offset.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {name: list(segments) for name, segments in by_folder}
 
     def _up_to_target(self, folders: Folders) -> Folders:
-        """Limits folders to what was there when an AvailableNow query started."""
+        """Returns the folders without what came after the start of an AvailableNow query."""
         found: Folders = {}
         for name, (last, length) in (self._target or {}).items():
             kept = [segment for segment in folders.get(name, []) if segment.file_base_offset <= last]
@@ -320,7 +320,7 @@ def _walk(segment: Segment, place: StreamPosition, limit: int | None) -> tuple[S
 
 @lru_cache(maxsize=1 << 16)
 def _note_damage(segment: str, position: int) -> None:
-    """Logs, once a process and position, that a stream waits there."""
+    """Logs, once per process and position, that a stream waits before damage at a position (bytes)."""
     log.warning(
         "kafka_log: %s is damaged at byte %s: the stream waits there, and continues after the damage once "
         "the folder has a later segment",

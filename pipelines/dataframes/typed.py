@@ -1,4 +1,4 @@
-"""Option ``typed``: what planning learns of one topic, so that all tasks give the same columns."""
+"""Plans a read with option ``typed``: learns one topic's types, so that all tasks give the same columns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OF_RECORDS = (
 
 @dataclass(frozen=True)
 class TypedPlan:
-    """What tasks of a typed read need. types, plain: of ``TypedRecords``, as text. schema: of rows."""
+    """The plan of a typed read for its tasks. types, plain: of ``TypedRecords``, as text. schema: of rows."""
 
     registry: Registry
     topic: str

@@ -1,4 +1,4 @@
-"""``python -m pipelines.decode_values``: the command ``decode-values``."""
+"""Runs the command ``decode-values`` as ``python -m pipelines.decode_values``."""
 
 from kafka_log_lake.__main__ import script
 

@@ -1,4 +1,4 @@
-"""Debezium's change events as the source table, and its history.
+"""Builds the source table, and its history, from Debezium's change events.
 
 An event's ``op`` is r (snapshot), c, u: the row is ``after``; d: the row of the key is gone, as with a
 tombstone; t: all rows are gone; others (m) are of no table. A change of the primary key is a deletion and an
@@ -107,7 +107,7 @@ def prepare(database: duckdb.DuckDBPyConnection) -> bool:
 
 
 class _Envelope(NamedTuple):
-    """SQL of the row and the operation of an event. The row is JSON, or as its schema has it."""
+    """SQL expressions for an event's row (``after``, JSON or a struct) and its operation (``op``)."""
 
     after: str
     op: str
@@ -163,7 +163,7 @@ def _after(envelopes: Mapping[str, _Envelope]) -> str:
 
 
 def _type_json(database: duckdb.DuckDBPyConnection) -> None:
-    """Turns ``changes.after`` into a struct with the types that all rows have; else JSON text."""
+    """Turns ``changes.after`` into a struct with types that fit all rows; JSON text if there are none."""
     ((found,),) = database.execute("SELECT json_group_structure(after) FROM changes").fetchall()
     structure: Any = json.loads(found) if found else None
     if not isinstance(structure, dict) or not structure:

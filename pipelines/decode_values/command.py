@@ -1,4 +1,4 @@
-"""``kafka-log-lake decode-values``: typed tables of a lake, by the schema registry in the lake.
+"""Runs ``kafka-log-lake decode-values``: fills typed tables of a lake by the schemas in the lake.
 
 Decodes what is new since the last time, in worker processes of this machine, without Java.
 """

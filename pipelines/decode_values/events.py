@@ -1,4 +1,4 @@
-"""The records of a typed table that READ_COMMITTED consumers get, as the table ``events``."""
+"""Makes the table ``events``: the records of a typed table that READ_COMMITTED consumers get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decodes what is new in ``records`` into typed tables: one commit a table, and none where nothing is new.
+"""Decodes what is new in ``records`` into typed tables: one commit per table, none where nothing is new.
 
 Each data file of ``records`` has one data file in its topic's typed table, which is named after it
 (``udfs.values.typed.files.file_name``). So what is to be done is the difference of two lists, whatever
@@ -86,7 +86,7 @@ class TypedJob:
     def __init__(
         self, lake: str, run_stage: RunStage, others: Sequence[Registry] = (), **choices: bool
     ) -> None:
-        """others: schemas besides those in the lake. choices: infers, fills, is_flat of ``TypedOptions``."""
+        """Takes schemas from outside the lake (others), and infers, fills, is_flat of ``TypedOptions``."""
         self._lake, self._run_stage, self._others, self._choices = lake, run_stage, others, choices
         self.progress = ""  # how far ``run`` is, in words
 
@@ -117,7 +117,7 @@ class TypedJob:
 
 
 class _Topic:
-    """The typed table of one topic, and its files in ``value_errors``."""
+    """The update of one topic's typed table and of its files in ``value_errors``."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class _Topic:
         self._are_merged = any(name == path for name, path in self._wrong.items())
 
     def update(self) -> TypedTopic | None:
-        """Decodes what is not there, and commits it. Returns None where nothing is to be done."""
+        """Decodes files without a current typed file, and commits. Returns None if nothing is to be done."""
         known = {one.name for one in self._files}
         gone = [path for name, path in self._typed.items() if name not in known]
         if not gone and all(map(self._is_fresh, self._files)):
@@ -163,7 +163,7 @@ class _Topic:
         )
 
     def _is_fresh(self, one: RecordsFile) -> bool:
-        """Returns whether a typed file is there, with current types and no error a new registry may mend."""
+        """Returns whether a typed file exists, with current types and no errors that new schemas may fix."""
         if self._are_merged:
             return False
         path = self._typed.get(one.name)
@@ -173,7 +173,7 @@ class _Topic:
         return path is not None and signature in path and not may_mend
 
     def _decode_all(self) -> list[dict[str, Any]]:
-        """Decodes files until all have the same types. Returns rows of DONE, one a file."""
+        """Decodes files, some again, until all have the same types. Returns rows of DONE, one per file."""
         done: dict[str, dict[str, Any]] = {}
         todo = [one for one in self._files if not self._is_fresh(one)]
         while todo:
@@ -202,9 +202,9 @@ class _Topic:
         return done
 
     def _look(self) -> None:
-        """Learns what payloads without a schema are, and types that most files have.
+        """Detects the format of payloads without a schema, and types that most files have.
 
-        From the first rows of the first file with data: a file may hold markers alone.
+        Both come from the first rows of the first file with data: a file may hold only transaction markers.
         """
         many = typed_files.BATCH_ROWS if self._options.infers else _SAMPLE
         found = TypedRecords(
@@ -226,7 +226,7 @@ class _Topic:
         return {}
 
     def _write_known(self) -> None:
-        """Writes types, form and plain payloads before the commit: a run that dies between decodes again."""
+        """Writes types, form and plain before the commit: a run that is killed in between decodes again."""
         system, folder = open_store(self._path)
         system.create_dir(folder, recursive=True)
         known = {"types": self._types, "plain": self._plain, "form": self._options.form}
@@ -234,7 +234,7 @@ class _Topic:
             file.write(json.dumps(known).encode())
 
     def _commit_errors(self, known: Collection[str], done: Sequence[Mapping[str, Any]]) -> None:
-        """Commits the errors before the typed table: a run that dies in between does both again."""
+        """Commits the errors before the typed table: a run that is killed in between does both again."""
         again = {typed_files.signature(one["file"]) for one in done}
         removed = [path for name, path in self._wrong.items() if name not in known or name in again]
         new = [one for one in done if one["error_path"]]
@@ -286,7 +286,7 @@ class _Topic:
 def _by_name(table: DeltaTable | None, topic: str | None) -> dict[str, str]:
     """Returns the file of ``records`` -> the path of a table's file made of it. topic: None for all.
 
-    A file that another tool merged of several is by its own path.
+    A file that another tool merged from several is under its own path.
     """
     if table is None:
         return {}

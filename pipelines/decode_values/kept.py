@@ -1,7 +1,7 @@
 """Keeps ``latest/<topic>`` (``--mode latest``), or ``cdc/<topic>`` and ``history/<topic>`` (``--mode cdc``).
 
-Each is written again, in one commit, where the typed table has a version that it was not made of: the commit
-says which (``typed_version``), and of ``latest`` also which records are in it (``seen``).
+Each is written again, in one commit, once the typed table has another version than it was made from: the
+commit names that version (``typed_version``), and for ``latest`` also the records in it (``seen``).
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ def _rows(database: duckdb.DuckDBPyConnection, statement: str) -> pa.RecordBatch
 
 
 def _made_of(lake: str, path: str) -> Mapping[str, str]:
-    """What the commit says that made a kept table; its version of the typed table alone where others changed
-    rows since; none where there is no table.
+    """Returns what the commit that made a kept table says of its inputs; {} where there is no table.
+
+    Where other tools have changed rows since, only the version of the typed table.
     """
     table = open_if_there(table_path(lake, path))
     rows_are_ours = True

@@ -1,4 +1,4 @@
-"""The newest committed record of each key, by the key's bytes; a tombstone takes the key away.
+"""Finds the newest committed record of each key, by the key's bytes; a tombstone removes the key.
 
 Two keys are one where their bytes are the same, as for Kafka: equal values may have several forms (0.0 and
 -0.0, NaN, ``{"id":1}`` with a blank or without).
@@ -70,9 +70,9 @@ _MOVED = _SPREAD.format(newest="newest") + " UNION ALL SELECT 1 FROM earlier WHE
 
 @dataclass(frozen=True)
 class Seen:
-    """The committed records that a table was made of.
+    """A summary of the committed records from which a table was made.
 
-    parts: partition -> offset after the last, their number, and a hash of their offsets and segments.
+    parts: partition -> (offset after the last, number of records, hash of their offsets and segments).
     is_spread: whether a key lies in several partitions.
     """
 

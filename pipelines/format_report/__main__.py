@@ -1,4 +1,4 @@
-"""``python -m pipelines.format_report``: the command ``format-report``."""
+"""Runs the command ``format-report`` as ``python -m pipelines.format_report``."""
 
 from kafka_log_lake.__main__ import script
 

@@ -67,7 +67,7 @@ _HEAD = (
 
 
 def by_topic(report: Report) -> list[dict[str, Any]]:
-    """Sums of each topic, the largest first."""
+    """Returns the sums of each topic, the largest topic first."""
     with duckdb.connect(config={"threads": "2"}) as database:
         database.register("report", report.rows)
         found: list[dict[str, Any]] = database.sql(_BY_TOPIC).to_arrow_table().to_pylist()
@@ -75,7 +75,7 @@ def by_topic(report: Report) -> list[dict[str, Any]]:
 
 
 def to_json(report: Report, seconds: float, currency: str) -> str:
-    """The object of ``--json``, on one line."""
+    """Returns what ``--json`` prints: one object on one line."""
     found = {
         "run_id": report.run_id,
         "lake": report.lake,
@@ -89,7 +89,7 @@ def to_json(report: Report, seconds: float, currency: str) -> str:
 
 
 def to_text(report: Report, seconds: float, currency: str) -> str:
-    """A line for each topic, and where the rest is."""
+    """Returns the printed text: one line for each of the largest topics, and where the other rows are."""
     topics = by_topic(report)
     head = tuple(name.format(currency) for name in _HEAD)
     table = Section("", head, [_cells(one) for one in topics[:_SHOWN]], tuple(range(1, len(head))))
@@ -108,7 +108,7 @@ def to_text(report: Report, seconds: float, currency: str) -> str:
 
 
 def _saving(topics: Sequence[dict[str, Any]], currency: str) -> str:
-    """What the best codec of each topic would save."""
+    """Returns what the best codec of each topic would save, as the end of a sentence."""
     known = [one for one in topics if one["best_monthly_cost"] is not None]
     now, then = (sum(one[name] for one in known) for name in ("monthly_cost", "best_monthly_cost"))
     if not known or then >= now:

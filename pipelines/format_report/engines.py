@@ -1,4 +1,4 @@
-"""What reads a lake for the report on formats: DuckDB in this process, or a session of Spark.
+"""Runs the statements and stages of the report on formats: by DuckDB in this process, or by Spark.
 
 Both run the same statements and the same stages. Statements have names in braces: ``records``, ``batches``,
 ``ledger``, and those of ``parts``.
@@ -31,9 +31,9 @@ _ARROW = {
 
 
 class OnSpark:
-    """tables: of the lake, each at the version that is read.
+    """Runs statements and stages in a session of Spark. tables: of the lake, at the versions to read.
 
-    parts: name in braces -> a statement, or a number; each may name those before it.
+    parts: name in braces -> a statement or a number; each may use the names of those before it.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class OnSpark:
         return self._frame(statement).toArrow()
 
     def staged(self, statement: str, order: Sequence[str], together: int, stage: Stage, ddl: str) -> pa.Table:
-        """What a stage gives for the rows of a statement, in an order.
+        """Returns the rows that a stage makes of the rows of a statement, which it gets sorted by ``order``.
 
         One call gets all rows with the same values of the first ``together`` columns of the order. ddl: the
         columns of what the stage gives.
@@ -71,7 +71,7 @@ class OnSpark:
 
 
 class OnDuckDB:
-    """The same in this process. tables: the state of the lake that is read (``snapshot``)."""
+    """Runs statements and stages in this process with DuckDB. tables: of the state of the lake to read."""
 
     def __init__(
         self, address: str, tables: Mapping[str, DeltaTable], ledger: pa.Table, parts: Mapping[str, str | int]

@@ -1,7 +1,7 @@
-"""The table ``format_savings``: what the records take in each format and codec, and what that costs.
+"""Fills the table ``format_savings``: bytes of the records in each format and codec, and their cost.
 
-``pipelines.format_report.measure`` has the sums; here they become rows, with costs, and one commit. A run is
-kept, as the earlier ones are. If the latest run had the same ledger rows and settings, nothing is written.
+``pipelines.format_report.measure`` makes the sums; here they become rows with costs, in one commit. The rows
+of earlier runs stay. If the latest run had the same ledger rows and settings, nothing is written.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LEGACY = {V0: V0_OVERHEAD, V1: V1_OVERHEAD}
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table, without costs and what all rows of a run share. Fields are named as the columns."""
+    """A row of the table without costs and the columns that a whole run shares; named as its columns."""
 
     topic: str
     partition: int
@@ -75,7 +75,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """A run of the report. is_new: whether it was computed and written now. rows: with all columns."""
+    """The result of a run. is_new: whether it was computed and written now. rows: with all columns."""
 
     lake: str
     run_id: str
@@ -118,14 +118,14 @@ def run(on_demand: SparkOnDemand, settings: CostSettings) -> Report:
 
 
 def _ledger(segments: DeltaTable, settings: CostSettings) -> pa.Table:
-    """The wanted rows of ``segments``, in order; only with all its records can a segment be measured."""
+    """Returns the rows of ``segments`` of the requested topics, if nothing was left out, by segment."""
     rows = read_rows(segments, SEGMENTS.arrow_schema(), _LEDGER_COLUMNS, "left_out = 0").sort_by("segment")
     wanted = TopicFilter(settings.topics, settings.exclude_topics)
     return rows.filter(pa.array([wanted(topic) for topic in rows.column("topic").to_pylist()], pa.bool_()))
 
 
 def _inputs(ledger: pa.Table, settings: CostSettings) -> str:
-    """SHA-256 of all that decides the rows."""
+    """Returns the SHA-256, in hexadecimal, of everything that determines the rows."""
     requested = (
         _EDITION,
         settings.codec_levels,
@@ -141,7 +141,7 @@ def _inputs(ledger: pa.Table, settings: CostSettings) -> str:
 
 
 def _latest(address: str) -> pa.Table | None:
-    """The rows of the latest run; None without one."""
+    """Returns the rows of the latest run; None without one."""
     table = open_if_there(table_path(address, FORMAT_SAVINGS.name))
     if table is None:
         return None
@@ -154,7 +154,7 @@ def _latest(address: str) -> pa.Table | None:
 
 
 def rows_of(key: Key, one: Measured) -> Iterator[Row]:
-    """The rows of one topic, partition and magic."""
+    """Yields the rows of one topic, partition and magic."""
     if one.control_batches:
         yield Row(*key, CONTROL, "stored", one.control_records, one.control_batches, one.control_bytes)
     if not one.batches:
@@ -166,7 +166,7 @@ def rows_of(key: Key, one: Measured) -> Iterator[Row]:
 
 
 def _note(layout: str, one: Measured, magic: int) -> str | None:
-    """What a format can't hold of these records; None where it holds all."""
+    """Returns what a format cannot hold of these records, as text; None if it holds everything."""
     lost = [f"{one.headers} bytes of headers"] if one.headers and layout in _LEGACY else []
     if layout == V0 and magic > 0:
         lost.append("timestamps")
@@ -174,7 +174,7 @@ def _note(layout: str, one: Measured, magic: int) -> str | None:
 
 
 def _exact(key: Key, one: Measured) -> Iterator[Row]:
-    """The sizes without a codec: of V0 and V1 the same with every batching, as each message is on its own."""
+    """Yields the exact sizes without a codec; those of V0 and V1 are the same for every batch size."""
     for batch_records in (None, *BATCHINGS):
         sizes = one.sizes.get(batch_records, Sizes())
         legacy = {
@@ -188,7 +188,7 @@ def _exact(key: Key, one: Measured) -> Iterator[Row]:
 
 
 def _estimated(key: Key, one: Measured, tried: Compressed) -> Row:
-    """All batches on disk with a codec: their headers, and the payload by the ratio of the sample."""
+    """Estimates the size of all batches with a codec: headers, plus payload times the ratio of the sample."""
     sizes = one.sizes[None]
     if tried.layout in _LEGACY:
         overhead = _LEGACY[tried.layout]
@@ -219,7 +219,7 @@ def _estimated(key: Key, one: Measured, tried: Compressed) -> Row:
 
 
 def _with_costs(row: Row, settings: CostSettings) -> dict[str, Any]:
-    """monthly_cost: of keeping all copies for a month; retention_cost: until retention deletes them."""
+    """Returns a row with its costs: monthly_cost of all replicas, retention_cost until their deletion."""
     monthly = row.bytes / GB * settings.price_per_gb_month * settings.replication_factor
     retention = monthly * settings.retention_days / DAYS_OF_A_MONTH
     return vars(row) | {"monthly_cost": monthly, "retention_cost": retention}

@@ -1,8 +1,8 @@
-"""What the data batches of a lake take in each format: sums by topic, partition and magic.
+"""Measures the bytes of a lake's data batches in each format: sums by topic, partition and magic.
 
 DuckDB reads the tables in this process, or Spark where there is a session, by the same SQL and stages.
 
-Only batches with status ok or suspect count, of segments that the ledger given has. ``records`` is read
+Only batches with status ok or suspect count, in segments of the given ledger. ``records`` is read
 twice: once for lengths, offsets and timestamps of all records, once for whole records of the sampled batches.
 """
 
@@ -34,7 +34,7 @@ _MOST_RECORDS = 100_000  # of a sampled batch that are compressed
 
 
 def varint_sql(number: str) -> str:
-    """SQL of ``udfs.format.sizes.varint_size`` for an expression of integers."""
+    """Returns SQL that computes ``udfs.format.sizes.varint_size`` of an integer expression."""
     cases = " ".join(
         f"WHEN {number} BETWEEN -{bound} AND {bound - 1} THEN {size}"
         for size, bound in enumerate(VARINT_BOUNDS, 1)
@@ -43,13 +43,13 @@ def varint_sql(number: str) -> str:
 
 
 def _sized_sql(length: str) -> str:
-    """SQL: bytes of a text or a binary of this length behind the varint of it; of a null one that varint."""
+    """Returns SQL for the bytes of a value of this length with its varint in front; 1 for a null value."""
     size = f"CAST({length} AS BIGINT)"
     return f"coalesce(({varint_sql(size)}) + {size}, 1)"
 
 
 def _delta_sql(number: str, base: str) -> str:
-    """SQL: bytes of a difference as a varint; one past int64 counts as the longest."""
+    """Returns SQL for the bytes of a difference as a varint; one that exceeds int64 counts as the longest."""
     return f"coalesce({varint_sql(f'(CAST({number} AS DECIMAL(20, 0)) - {base})')}, {len(VARINT_BOUNDS) + 1})"
 
 
@@ -97,7 +97,7 @@ WHERE record <= {_MOST_RECORDS}"""
 
 @dataclass(frozen=True)
 class Compressed:
-    """The sampled batches in one format, before and after a codec: bytes without batch headers."""
+    """Sizes of the sampled batches in one format, before and after a codec: bytes without batch headers."""
 
     layout: str
     how: CodecLevel
@@ -109,12 +109,12 @@ class Compressed:
 
 @dataclass
 class Measured:
-    """The data batches of one topic, partition and magic.
+    """Sums over the batches of one topic, partition and magic.
 
-    batches, records, bytes: on disk; filled: batches that hold a record. content: bytes of keys and values;
-    headers: those of header keys and values. sizes: as V2 and V3, by records in a batch; None for the batches
-    on disk. compressed: of the sample. control_batches, control_records, control_bytes: of control batches on
-    disk, which nothing else here counts.
+    batches, records, bytes: data batches on disk; filled: those that hold a record. content: bytes of keys
+    and values; headers: bytes of header keys and values. sizes: as V2 and V3, by number of records in a
+    batch; key None: batched as on disk. compressed: sizes of the sample. control_batches, control_records,
+    control_bytes: of control batches on disk, which nothing else here counts.
     """
 
     batches: int = 0
@@ -131,19 +131,19 @@ class Measured:
 
 
 def parts_of(sample_batches: int) -> dict[str, str | int]:
-    """What the statements name (``engines``)."""
+    """Returns the parts that the statements name in braces (see ``engines``)."""
     return {"sound": _SOUND_BATCHES, "size": sample_batches, "sample": _SAMPLE}
 
 
 def numbered(ledger: pa.Table) -> pa.Table:
-    """The ledger with a number for each segment, by which ``measure`` knows it."""
+    """Returns the ledger with a column ``number``: 0, 1, ... by which ``measure`` identifies a segment."""
     return ledger.append_column("number", pa.array(range(ledger.num_rows), pa.int32()))
 
 
 def measure(engine: Engine, ledger: pa.Table, levels: Sequence[CodecLevel]) -> dict[Key, Measured]:
-    """By topic, partition and magic. ledger: columns of ``segments``, as ``numbered``.
+    """Returns the sums by topic, partition and magic. ledger: rows of ``segments``, as from ``numbered``.
 
-    Raises a RunFailed if ``records`` and ``batches`` do not tell of the same records.
+    levels: codecs to try. Raises a RunFailed if ``records`` and ``batches`` count different records.
     """
     changed = RunFailed("a job changed the lake while the report read it: run the report again")
     found = _stored(engine)
@@ -168,7 +168,7 @@ def measure(engine: Engine, ledger: pa.Table, levels: Sequence[CodecLevel]) -> d
 
 
 def _stored(engine: Engine) -> dict[Key, Measured]:
-    """What ``batches`` tells. Of magic 2, also the batches on disk as V2 and V3, but for the V3 records."""
+    """Returns the sums over ``batches``; for magic 2 also the sizes of the headers as V2 and V3."""
     found: dict[Key, Measured] = {}
     for row in engine.rows(_STORED).to_pylist():
         one = found.setdefault((row["topic"], row["partition"], row["magic"]), Measured())

@@ -1,7 +1,7 @@
-"""The batch at a position of a segment: its fields, its checksum, what is wrong, and what happened to it.
+"""Inspects the batch at a position of a segment: its fields, its checksum, what is wrong and why.
 
 What most likely happened where a checksum is wrong or no batch begins: first what can be proved. A cause is
-named where bytes are that can't be there, not because they look odd.
+named only where there are bytes that can't be right, not because they look odd.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _SHOWN_OF_DAMAGE = 4096  # bytes that are shown where there is no batch
 
 @dataclass
 class Inspection:
-    """All that is known of the batch at ``position``.
+    """All that is known of the batch, or the damaged range, at ``position``.
 
     size: bytes that it takes, or of the damaged range. status: ok, suspect, corrupt, invalid, unsupported, or
     damaged where no batch begins; tail where the segment ends in zeros or in an incomplete batch, which is no
@@ -149,7 +149,7 @@ def _why_not_whole(is_cut: bool, size: int, room: int, head: np.ndarray) -> str:
 
 
 def _of_whole(found: Inspection, content: np.ndarray, computed: int | None, shown: Shown, limit: int) -> int:
-    """Fills in what is known of a batch that lies in the segment as a whole; how many records are in it.
+    """Fills in what is known of a batch that lies whole in the segment; returns how many records are in it.
 
     ``decode`` may read fewer of them, or none.
     """
@@ -200,7 +200,7 @@ def _records(found: Inspection, content: np.ndarray, e: np.void, shown: Shown, l
 
 
 def _expanded(found: Inspection, e: np.void, at: int, payload: bytes, limit: int) -> bytes | None:
-    """The expanded payload, and the field of the compressed one."""
+    """Returns the expanded payload, None if it can't be; adds the field of the compressed one."""
     codec, scratch = int(e["codec"]), Scratch()
     made = expand(codec, found.magic, np.frombuffer(payload, dtype=np.uint8), scratch, limit)
     name = f.CODEC_NAMES[codec]
@@ -219,7 +219,7 @@ def _expanded(found: Inspection, e: np.void, at: int, payload: bytes, limit: int
 
 
 def readable(batch: bytes, limit: int, position: int = 0) -> tuple[int, str, str]:
-    """(records, status, problem) of a whole batch, as ``decode`` reads it."""
+    """Reads a whole batch as ``decode`` does: returns (number of records, status, problem in words)."""
     data = np.frombuffer(batch, dtype=np.uint8)
     decoder = SegmentDecoder(
         ChunkSource(iter([(0, data)])),
@@ -243,7 +243,7 @@ def readable(batch: bytes, limit: int, position: int = 0) -> tuple[int, str, str
 
 
 def causes_of(damage: DamagedBatch, can_read: Callable[[bytes], bool]) -> list[Cause]:
-    """The most likely cause first; one at least. can_read: whether records of a batch can be read."""
+    """Returns causes of damage, at least one, the likeliest first. can_read: whether a batch has records."""
     if damage.is_whole and damage.is_sound(0):
         text = "the checksum of the whole is right: it was written as it is, with what is wrong inside of it"
         return [Cause(causes.UNKNOWN, POSSIBLE, text, damage.position, damage.taken)]
@@ -255,7 +255,7 @@ def causes_of(damage: DamagedBatch, can_read: Callable[[bytes], bool]) -> list[C
 
 
 def _proved(damage: DamagedBatch, can_read: Callable[[bytes], bool]) -> list[Cause]:
-    """What makes the checksum right when it is undone; one byte of a long batch may do so by chance."""
+    """Returns causes that make the checksum right when undone; in a long batch this may be chance."""
     data, position = damage.data, damage.position
     if len(data) >= f.HEADER_UP_TO_MAGIC and not data.any():  # fewer begin any offset
         text = f"all {len(data)} bytes up to the end of the segment are zeros: space that was never written"

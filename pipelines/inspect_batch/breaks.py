@@ -1,7 +1,8 @@
-"""Where the records of an uncompressed batch stop to be records, and where they are again.
+"""Finds where the records of an uncompressed batch can't be read, and where they can be read again.
 
-A record repeats what it says: its length is that of its fields, its offset follows the one before. So bytes
-that were written over it show, and records behind them that lead to the end and the last offset are sound.
+A record states some things twice: its length is that of its fields, and its offset follows the one before. So
+bytes that were written over it show; records after them that lead to the end of the batch and to its last
+offset are sound.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ import numpy as np
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.format.varints import varint_at
 
-_MOST_BYTES = 1 << 20  # of a batch whose records are looked for behind the break
+_MOST_BYTES = 1 << 20  # of a batch whose records are looked for after the break
 
 
 @dataclass(frozen=True)
 class Break:
-    """at: where a record should begin, or a length should be, and can't be read. behind: where the records
-    go on, -1 unknown. lost: records between, by their number and by their offsets. next: where the record
-    behind ``at`` should begin, by the length that is there; -1 unknown. size: of the batch.
+    """A place in a batch where records can't be read.
+
+    at: where a record, or a length, should begin and can't be read. behind: where the records can be read
+    again; -1 unknown. lost: number of records between, by their count and by their offsets. next: where the
+    record after ``at`` should begin, by the length that is at ``at``; -1 unknown. size: bytes of the batch.
     """
 
     at: int
@@ -31,12 +34,15 @@ class Break:
 
     @property
     def end(self) -> int:
-        """Up to where nothing can be read."""
+        """Returns the place up to which nothing can be read."""
         return self.behind if self.behind >= 0 else self.size
 
 
 def break_of_records(data: bytes, count: int, last_delta: int) -> Break | None:
-    """Of a batch of magic 2. count, last_delta: as its header has them. None where all can be read."""
+    """Finds the break in a batch of magic 2; None where all records can be read.
+
+    count, last_delta: as the header of the batch has them.
+    """
     at, front, delta = f.V2_HEADER_SIZE, 0, -1
     while front < count:
         one = record_at(data, at, len(data))
@@ -53,7 +59,7 @@ def break_of_records(data: bytes, count: int, last_delta: int) -> Break | None:
 
 
 def _next_of(data: bytes, at: int, delta: int) -> int:
-    """Where a record ends by its length, if it begins as the one behind an offset delta does; else -1."""
+    """Returns where the record at ``at`` ends by its length if its offset follows ``delta``; else -1."""
     head = varint_at(data, at, len(data))
     if head is None or head[0] < f.MIN_RECORD_SIZE - 1 or sum(head) > len(data) or data[head[1]]:
         return -1
@@ -63,9 +69,9 @@ def _next_of(data: bytes, at: int, delta: int) -> int:
 
 
 def break_of_message(data: bytes, whole: int) -> Break | None:
-    """Of a message of magic 0 or 1 of ``whole`` bytes: a length that leads elsewhere. None where both fit.
+    """Finds a key or value length of a message of magic 0 or 1 that does not fit; None where both fit.
 
-    data: as much of it as there is.
+    whole: bytes of the message. data: as many of them as there are.
     """
     at = f.V1_KEY_LENGTH_POS if data[f.MAGIC_POS] == f.MAGIC_V1 else f.V0_KEY_LENGTH_POS
     begin = at
@@ -80,7 +86,7 @@ def break_of_message(data: bytes, whole: int) -> Break | None:
 
 
 def ends_inside(data: bytes, at: int) -> bool:
-    """Whether ``data`` ends inside of the record at a place, or of its length."""
+    """Returns whether ``data`` ends inside of the record at a place, or of its length."""
     head = varint_at(data, at, len(data))
     if head is None:
         return len(data) - at < f.MAX_VARINT_BYTES
@@ -88,7 +94,7 @@ def ends_inside(data: bytes, at: int) -> bool:
 
 
 def record_at(data: bytes, at: int, end: int) -> tuple[int, int] | None:
-    """(end, offset delta) of the record at a place; None where there is none."""
+    """Returns (end, offset delta) of the record at a place; None where there is none."""
     head = varint_at(data, at, end)
     if head is None or head[0] < f.MIN_RECORD_SIZE - 1 or head[1] + head[0] > end or data[head[1]]:
         return None
@@ -108,7 +114,7 @@ def record_at(data: bytes, at: int, end: int) -> tuple[int, int] | None:
 
 
 def _past(data: bytes, at: int, end: int, least: int) -> int:
-    """Behind a length and as many bytes; -1 where they do not fit, or ``at`` is -1."""
+    """Returns the place after a length and as many bytes; -1 if they do not fit or ``at`` is -1."""
     size = varint_at(data, at, end) if at >= 0 else None
     if size is None or not least <= size[0] <= end - size[1]:
         return -1
@@ -116,7 +122,7 @@ def _past(data: bytes, at: int, end: int, least: int) -> int:
 
 
 def _records_behind(data: bytes, start: int, left: int, delta: int, last_delta: int) -> tuple[int, int]:
-    """(begin, records lost before it) of the records that lead to the end; -1 for the begin where none do.
+    """Finds records that lead to the end of the batch: (their begin, records lost before it), or (-1, 0).
 
     left: records from ``start`` on; delta: of the offset before. As many records must be missing by
     their number as by their offsets.
@@ -144,7 +150,7 @@ def _records_behind(data: bytes, start: int, left: int, delta: int, last_delta: 
 
 
 def _possible_begins(data: np.ndarray, start: int) -> list[int]:
-    """Places of a length of one to three bytes before attributes, which are 0."""
+    """Returns places of a length of one to three bytes that is followed by attributes, which are 0."""
     low = data < 0x80
     zero = data == 0
     begins = np.zeros(len(data), dtype=bool)

@@ -1,4 +1,4 @@
-"""``inspect --browse``: from topics to segments, batches, fields and bytes, with the keys of a terminal.
+"""``inspect --browse``: browses topics, segments, batches, fields and bytes in a terminal, by keys.
 
 The tree lists what is there; a batch is read when the cursor is on it. Nothing is written.
 """
@@ -62,7 +62,7 @@ class _Batch(NamedTuple):
 
 
 class Browser(App[None]):
-    """Walks the segments of ``path``: a .log file, a partition folder or a log directory.
+    """A browser of the segments of ``path``: a .log file, a partition folder or a log directory.
 
     limit: bytes that a batch may expand to.
     """
@@ -151,7 +151,7 @@ class Browser(App[None]):
             self._show()
 
     def action_next_damage(self) -> None:
-        """Moves to the next batch in the tree that is not sound, behind the cursor."""
+        """Moves to the next batch in the tree, after the cursor, that is not sound."""
         tree = self.query_one(Tree)
         for line in range(tree.cursor_line + 1, tree.last_line + 1):
             node = tree.get_node_at_line(line)
@@ -163,7 +163,7 @@ class Browser(App[None]):
     # The batch
 
     def action_records(self, step: int) -> None:
-        """Shows the next records of the batch, or those before."""
+        """Shows the next records of the batch (step 1), or those before (step -1)."""
         first = self._first + step * _RECORDS
         if self.found is not None and 0 <= first < self.found.records:
             self._first = first
@@ -213,7 +213,7 @@ class Browser(App[None]):
 
 
 def hex_lines(raw: bytes, at: int) -> Iterator[str]:
-    """Bytes as lines: position, hexadecimal digits, what is ASCII."""
+    """Yields bytes as lines: position, hexadecimal digits, ASCII characters."""
     for begin in range(0, min(len(raw), _LINE * _LINES), _LINE):
         part = raw[begin : begin + _LINE]
         shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
@@ -223,7 +223,7 @@ def hex_lines(raw: bytes, at: int) -> Iterator[str]:
 
 
 def _logs_of(path: str, include_deleted: bool) -> Any:
-    """The data of the root of the tree: topic -> partition folder -> segments; of a file, its segment.
+    """Returns the data of the tree's root: topic -> partition folder -> segments; of a file, its segment.
 
     Raises a UserError where there is no segment.
     """

@@ -1,4 +1,4 @@
-"""What most likely happened to a damaged batch, found by trying: is it sound once that is undone?"""
+"""Finds what most likely happened to a damaged batch, by trying: is it sound once that is undone?"""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from kafka_log_lake.udfs.words import count_of
 BIT, BYTE, ZEROS, CUT = "flipped bit", "changed byte", "zeros", "cut"
 ORDER, OTHER, UNKNOWN = "wrong order", "other bytes", "unknown"
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
-# One in this many damages looks by chance like a changed bit or byte
+# By chance one damage in this many looks like a changed bit or byte
 _FEW_BY_CHANCE, _SOME_BY_CHANCE, _MANY_BY_CHANCE = 1000, 20, 4
 
 
 @dataclass(frozen=True)
 class Cause:
-    """kind: one of the constants. certainty: of it. text: in words.
+    """What may have happened to a damaged batch.
 
-    position, bits: the byte of the segment that was changed and the mask of its changed bits, or where the
-    wrong bytes begin; size: how many they are. mended: the batch's bytes with that undone, or None.
+    kind, certainty: one of the constants above. text: in words. position, bits: the byte of the segment that
+    was changed and the mask of its changed bits; or where the wrong bytes begin, -1 unknown. size: the number
+    of wrong bytes. mended: the batch's bytes with that undone, or None.
     """
 
     kind: str
@@ -37,14 +38,14 @@ class Cause:
 
     @property
     def bit(self) -> int:
-        """The number of the flipped bit, 0 for the lowest; -1 where it is not one bit."""
+        """Returns the number of the flipped bit, 0 for the lowest; -1 where the cause is not one bit."""
         return self.bits.bit_length() - 1 if self.kind == BIT else -1
 
 
 def flips_of_header(data: np.ndarray, position: int) -> Iterator[Cause]:
-    """Single bits of length and magic with which a sound batch begins at ``data[0]`` (uint8).
+    """Yields single bits of length and magic that, flipped, give a sound batch at ``data[0]`` (uint8).
 
-    They decide where the checksum ends and which it is, so that each of them is tried.
+    Length and magic decide where the checksum ends and which one it is, so each of these bits is tried.
     """
     for at in (*range(f.LENGTH_POS, f.LOG_OVERHEAD), f.MAGIC_POS):
         for bit in range(8):
@@ -60,7 +61,7 @@ def flips_of_header(data: np.ndarray, position: int) -> Iterator[Cause]:
 
 
 def change_of_header(data: np.ndarray, position: int, ends: list[int]) -> Cause | None:
-    """Another length, which leads to one of ``ends``, or another magic, with which the checksum is right."""
+    """Finds a length leading to one of ``ends``, or a magic, that makes the checksum right; else None."""
     if len(data) < f.HEADER_UP_TO_MAGIC:
         return None
     for size in dict.fromkeys((*ends, int(batch_size(data, 0, len(data))))):
@@ -76,7 +77,7 @@ def change_of_header(data: np.ndarray, position: int, ends: list[int]) -> Cause 
 
 
 def _changed(position: int, mended: np.ndarray, data: np.ndarray) -> Cause:
-    """mended: the batch; data: as it is stored, from ``position`` on."""
+    """Describes the change of a header. mended: the batch; data: as stored, from ``position`` on."""
     places = np.flatnonzero(mended != data[: len(mended)])
     first, last = int(places[0]), int(places[-1])
     if first == last:
@@ -103,7 +104,7 @@ def _flip(position: int, bits: int, mended: bytes, data: np.ndarray, at: int, ce
 
 
 def field_at(batch: bytes, at: int) -> str:
-    """The field of the header that a byte of a batch is in, or what is behind it."""
+    """Returns the name of the header field that a byte of a batch is in, or of what follows the header."""
     names = _FIELDS_V2 if batch[f.MAGIC_POS] >= f.MAGIC_V2 else _FIELDS_LEGACY
     for begin, name in reversed(names):
         if at >= begin:
@@ -127,7 +128,7 @@ _FIELDS_LEGACY = (
 
 
 def _sums(batch: np.ndarray) -> tuple[int, int, int]:
-    """(place of the checksum, where begins what it covers, stored and computed checksum differ in)."""
+    """Returns (place of the checksum, begin of the bytes it covers, XOR of stored and computed checksum)."""
     v2 = batch[f.MAGIC_POS] >= f.MAGIC_V2
     at, begin = (f.V2_CRC_POS, f.V2_ATTRIBUTES_POS) if v2 else (f.LEGACY_CRC_POS, f.MAGIC_POS)
     stored = int.from_bytes(batch[at : at + 4].tobytes(), "big")
@@ -135,9 +136,10 @@ def _sums(batch: np.ndarray) -> tuple[int, int, int]:
 
 
 def change_under_checksum(batch: np.ndarray, position: int) -> Cause | None:
-    """The one bit, or the one byte, whose change explains the wrong checksum of a whole batch (uint8).
+    """Finds the one bit, or one byte, whose change explains a whole batch's wrong checksum; else None.
 
-    The longer the batch, the more changes are tried, and the more likely it is that one fits by chance.
+    batch: uint8[n]. The longer the batch, the more changes are tried, and the more likely it is that one fits
+    by chance.
     """
     crc_at, begin, difference = _sums(batch)
     tables = TABLES[bool(batch[f.MAGIC_POS] >= f.MAGIC_V2)]
@@ -156,7 +158,7 @@ def change_under_checksum(batch: np.ndarray, position: int) -> Cause | None:
 
 
 def _by_chance(cause: Cause) -> Cause | None:
-    """A cause that was found by trying each bit, or each byte, of a batch: how sure that is."""
+    """Lowers the certainty of a cause that was found by trying all bits or bytes; None if it is too low."""
     of = (1 << 32) // (len(cause.mended or b"") * (8 if cause.kind == BIT else 255))
     if of >= _FEW_BY_CHANCE:
         return cause
@@ -175,7 +177,10 @@ def _undone(batch: np.ndarray, at: int, bits: int, position: int, certainty: str
 
 
 def put_in(data: np.ndarray, size: int, more: int, position: int) -> Cause | None:
-    """``more`` bytes without which the checksum of the batch of ``size`` bytes at ``data[0]`` is right."""
+    """Finds ``more`` bytes without which the checksum of a batch is right; else None.
+
+    The batch begins at ``data[0]`` and has ``size`` bytes by its header.
+    """
     if not 0 < more <= len(data) - size:
         return None
     _, begin, difference = _sums(data[:size])
@@ -191,7 +196,7 @@ def put_in(data: np.ndarray, size: int, more: int, position: int) -> Cause | Non
 
 
 def single_bits(stored: int, size: int) -> Iterator[tuple[int, int]]:
-    """(bit, value) of each signed integer of ``size`` bytes that is one bit from ``stored``."""
+    """Yields (bit, value) of each signed integer of ``size`` bytes that is one bit from ``stored``."""
     width = 8 * size
     for bit in range(width):
         value = (stored ^ (1 << bit)) & ((1 << width) - 1)

@@ -1,4 +1,4 @@
-"""``kafka-log-lake inspect FILE``: one batch, byte by byte, and what happened to it if it is damaged.
+"""``kafka-log-lake inspect FILE``: shows one batch byte by byte, and what happened to it if it is damaged.
 
 Needs no Java and no lake, writes nothing but the page of ``--html``.
 """

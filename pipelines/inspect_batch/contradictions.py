@@ -1,4 +1,4 @@
-"""What no checksum covers, the base offset and the leader epoch of a sound batch, by what is next to it."""
+"""Finds wrong base offsets and leader epochs of sound batches, which no checksum covers, by neighbours."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _MOST_SEARCHED = 1 << 24
 
 
 def contradictions(source: ByteSource, content: np.ndarray, place: BatchPlace, records: int) -> list[Cause]:
-    """Flipped bits outside the checksum, in the base offset or the epoch, by what is next to the batch.
+    """Finds flipped bits in the base offset or epoch of a sound batch, by what is next to it.
 
-    Or another order: the offset of a batch in another place is right.
+    Or finds that batches are in the wrong order: then the offset is right, in another place. records: how
+    many are in the batch.
     """
     e = header_of(content, place.position)
     v2 = e["magic"] == f.MAGIC_V2
@@ -38,7 +39,7 @@ def contradictions(source: ByteSource, content: np.ndarray, place: BatchPlace, r
 
 
 def _order(source: ByteSource, content: np.ndarray, place: BatchPlace, first: int, last: int) -> Cause | None:
-    """A batch that is there twice, or before the one that it follows on. first, last: its offsets."""
+    """Finds a batch that is there twice, or before the one that it follows. first, last: its offsets."""
     before, after = place.before, place.after
     if before is not None and first <= before.last_offset and not _may_be_equal(content, place, first, last):
         begin = max(0, place.position - _MOST_SEARCHED)
@@ -58,7 +59,7 @@ def _order(source: ByteSource, content: np.ndarray, place: BatchPlace, first: in
 
 
 def _may_be_equal(content: np.ndarray, place: BatchPlace, first: int, last: int) -> bool:
-    """Whether another message may have the same bytes, and the offset of this one was changed.
+    """Returns whether an earlier message may have the same bytes, and this one's offset was changed.
 
     A message of magic 0 has no time, and one that is not compressed no offset but its own. There must be room
     for another offset.
@@ -70,13 +71,16 @@ def _may_be_equal(content: np.ndarray, place: BatchPlace, first: int, last: int)
 
 
 def _offset_flip(content: np.ndarray, stored: int, place: BatchPlace, span: int, v2: bool) -> Cause | None:
-    """span: from the first offset to the last; the stored one is the first of magic 2, else the last."""
+    """Finds one flipped bit in a batch's offset, by its neighbours; None where there is none.
+
+    span: the last offset less the first one. stored: the first offset of magic 2, else the last.
+    """
     before, after = place.before, place.after
     low = before.last_offset + 1 if before is not None else place.first_offset
     if low < 0:
         return None
     wanted = low if v2 else low + span
-    # of magic 0 and 1 the header behind has its last offset
+    # of magic 0 and 1 the next header has its last offset
     behind = 1 << 62 if after is None else after.base_offset if v2 else after.last_offset
     high = behind - span if v2 else behind
     is_wrong = _is_misplaced(place, stored if v2 else stored - span, stored + span if v2 else stored)
@@ -97,7 +101,7 @@ def _offset_flip(content: np.ndarray, stored: int, place: BatchPlace, span: int,
 
 
 def _is_misplaced(place: BatchPlace, first: int, last: int) -> bool:
-    """Whether the offsets of the batch are wrong, by the batches next to it and the file's name."""
+    """Returns whether the offsets of the batch are wrong, by the batches next to it and the file's name."""
     before, after = (
         [] if one is None else [(one.base_offset, one.last_offset)] for one in (place.before, place.after)
     )

@@ -1,4 +1,4 @@
-"""A field: a place, its name in Kafka's words, its value, what it means, and what is wrong with it.
+"""Fields of a batch: place, name in Kafka's words, value, meaning, and what is wrong with it.
 
 The fields of a header are those of ``DefaultRecordBatch`` and ``LegacyRecord`` of kafka-clients.
 """
@@ -20,10 +20,11 @@ _SHOWN = 240
 
 @dataclass(frozen=True)
 class InspectedField:
-    """at: its first byte, in the segment or in the expanded payload. size: in bytes, 0 for what is missing.
+    """A field of a batch or a record.
 
-    level: 0 for fields of the batch, 1 for a record, 2 for its fields, 3 for its headers. problem: what was
-    expected and found, where it is wrong.
+    at: its first byte, in the segment or in the expanded payload, as ``place`` says. size: in bytes, 0 for
+    what is missing. level: 0 for fields of the batch, 1 for a record, 2 for its fields, 3 for its headers.
+    problem: what was expected and found, where it is wrong; else "".
     """
 
     name: str
@@ -37,7 +38,7 @@ class InspectedField:
 
 
 class Broken(Exception):
-    """The bytes can't be read on: where, how many bytes, what was expected and what was found."""
+    """Bytes after which reading can't go on: where, how many bytes, what was expected and found."""
 
     def __init__(self, at: int, size: int, problem: str) -> None:
         super().__init__(problem)
@@ -45,7 +46,7 @@ class Broken(Exception):
 
 
 class Reader:
-    """Reads a buffer field by field into ``fields``. base: added to the places in it."""
+    """Reads a buffer field by field into ``fields``. base: is added to the positions of fields."""
 
     def __init__(self, data: bytes, base: int, place: str, at: int = 0) -> None:
         self.data, self.at, self._base, self._place = data, at, base, place
@@ -59,7 +60,7 @@ class Reader:
         self.fields.append(InspectedField(name, place, size, value, meaning, level, self._place, problem))
 
     def broken(self, at: int, size: int, problem: str) -> Broken:
-        """Why it can't be read on; ``at`` counts from the begin of the buffer."""
+        """Returns the error that says why reading can't go on; ``at`` counts from the begin of the buffer."""
         return Broken(self._base + at, size, problem)
 
     def integer(
@@ -87,7 +88,7 @@ class Reader:
     def varint(
         self, name: str, end: int, meaning: str = "", level: int = 2, *, bits: int = 32, problem: str = ""
     ) -> int:
-        """Reads a zigzag varint that ends before ``end``."""
+        """Reads a zigzag varint that ends at or before ``end``. Raises Broken where there is none."""
         begin = self.at
         found = varint_at(self.data, begin, end, bits)
         if found is None:
@@ -107,7 +108,7 @@ class Reader:
         return number
 
     def content(self, name: str, size: int, meaning: str = "", level: int = 2) -> bytes:
-        """Reads bytes that are there."""
+        """Reads ``size`` bytes; the caller has checked that they are there."""
         raw = self.data[self.at : self.at + size]
         self.add(name, self.at, size, shown_bytes(raw), f"{meaning}{kind_of(raw)}", level)
         self.at += size
@@ -115,7 +116,7 @@ class Reader:
 
 
 def shown_bytes(raw: bytes) -> str:
-    """Bytes for a person: text in quotes where they are text, else hexadecimal digits."""
+    """Returns bytes as a reader sees them: quoted if they are text, else as hexadecimal digits."""
     text = _as_text(raw)
     if text is not None:
         return f'"{text[:_SHOWN]}"' + ("…" if len(text) > _SHOWN else "")
@@ -137,7 +138,7 @@ def _as_text(raw: bytes) -> str | None:
 
 
 def timestamp_text(milliseconds: int) -> str:
-    """A timestamp in words."""
+    """Returns a timestamp (ms since 1970 UTC) as ISO 8601, or in words what is wrong with it."""
     if milliseconds == f.NO_TIMESTAMP:
         return "no timestamp"
     if not f.MIN_TIMESTAMP_MS <= milliseconds <= f.MAX_TIMESTAMP_MS:
@@ -157,7 +158,7 @@ _NO = "-1: none"
 
 @dataclass(frozen=True)
 class Checksum:
-    """begin, end: the bytes of the segment that are covered."""
+    """A batch's checksum, stored and computed. begin, end: the bytes of the segment that it covers."""
 
     name: str
     stored: int
@@ -171,7 +172,7 @@ class Checksum:
 
 
 def read_fields(data: bytes, position: int, room: int, computed: int | None) -> list[InspectedField]:
-    """The fields of the header at the begin of ``data``, by its magic.
+    """Returns the fields of the header at the begin of ``data``, by its magic.
 
     position: of it in the segment. room: bytes of the segment from there on. computed: the checksum, or None
     where the length does not allow one. Raises Broken where the bytes end inside the header.

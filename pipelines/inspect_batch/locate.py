@@ -32,7 +32,7 @@ _OF_BATCHES = (SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX, DELETED_SUFFIX, ".ch
 
 
 class Stretch(NamedTuple):
-    """A batch by its header, or a damaged range where ``header`` is None. before: the batch before it."""
+    """A batch by its header, or a damaged range, without ``header``. before: the last batch before it."""
 
     position: int
     end: int
@@ -41,7 +41,7 @@ class Stretch(NamedTuple):
 
 
 class Locator:
-    """One segment file. Raises UserErrors that say what to do."""
+    """Finds batches in one segment file. Its methods raise UserErrors that say what to do."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class Locator:
         self.source.close()
 
     def stretches(self) -> Iterator[Stretch]:
-        """The whole segment, in order: batches and damaged ranges."""
+        """Yields the batches and damaged ranges of the whole segment, in order."""
         at: int = 0
         before: Header | None = None
         while at < self.length:
@@ -71,12 +71,12 @@ class Locator:
                 at = end
 
     def is_sound(self, header: Header) -> bool:
-        """Whether the checksum of a batch is right."""
+        """Returns whether the checksum of a batch is right."""
         data = read(self.source, header.position, header.size)
         return len(data) == header.size and bool(is_sound(data, 0, header.size))
 
     def at_position(self, position: int) -> BatchPlace:
-        """The batch, or the damage, that begins at a position."""
+        """Returns the batch, or the damaged range, that begins at a position."""
         if not 0 <= position < self.length:
             have = f"it has {self.length} bytes, from 0 to {self.length - 1}"
             raise UserError(f"position {position} is outside the file: {have}")
@@ -88,7 +88,7 @@ class Locator:
         raise UserError(f"no batch is at position {position}")
 
     def _inside(self, one: Stretch, position: int) -> BatchPlace:
-        """A position inside of what headers lead to: only a sound batch may begin there, if that is none."""
+        """Returns the sound batch at a position inside of a damaged one. Raises a UserError for none."""
         header = one.header
         outer_is_sound = header is not None and self.is_sound(header)
         if not outer_is_sound:
@@ -103,7 +103,7 @@ class Locator:
         )
 
     def at_offset(self, offset: int) -> BatchPlace:
-        """The batch with an offset."""
+        """Returns the place of the batch with an offset. Raises a UserError where there is none."""
         lowest, highest, are_rising = 2**63, -(2**63) - 1, True
         for one in self.stretches():
             if one.header is None:
@@ -122,7 +122,7 @@ class Locator:
         )
 
     def first_damage(self) -> BatchPlace:
-        """The first batch, or range, that is not sound; the first batch where all are."""
+        """Returns the first batch, or range, that is not sound; the first batch where all are sound."""
         first: Stretch | None = None
         for one in self.stretches():
             if one == Stretch(0, self.length, None, None) and not self.path.endswith(_OF_BATCHES):
@@ -136,14 +136,14 @@ class Locator:
         return self.place(first)
 
     def _offsets(self, header: Header) -> tuple[int, int]:
-        """First and last offset; of a wrapper the first is not in its header, but behind the batch before."""
+        """Returns a batch's first and last offset; -(1 << 62) as the first of a wrapper, which lacks it."""
         attributes = read(self.source, header.position + f.LEGACY_ATTRIBUTES_POS, 1)
         if header.magic == f.MAGIC_V2 or not (len(attributes) and attributes[0] & f.CODEC_MASK):
             return header.offset, header.last_offset
         return -(1 << 62), header.last_offset
 
     def place(self, one: Stretch) -> BatchPlace:
-        """A batch, or a damaged range, between its neighbours."""
+        """Returns a batch, or a damaged range, with its neighbours."""
         after = self._next(one.end)
         if one.header and not self.is_sound(one.header) and not (after and self.is_sound(after)):
             last = one.before.last_offset if one.before else -1
@@ -165,7 +165,7 @@ class Locator:
         return Neighbour(*header[:-1], epoch, self.is_sound(header))
 
     def _epoch_at(self, offset: int) -> int:
-        """The leader epoch of an offset by the epoch file; -1 where it says nothing."""
+        """Returns the leader epoch of an offset by the epoch file; -1 where the file does not tell."""
         found = -1
         for epoch, start in self._epochs:
             if start > offset:
@@ -175,7 +175,7 @@ class Locator:
 
 
 def _has(path: str, offset: int) -> bool:
-    """Whether a batch of a segment has an offset."""
+    """Returns whether a segment has a batch with an offset."""
     locator = Locator(path)
     try:
         locator.at_offset(offset)
@@ -187,7 +187,7 @@ def _has(path: str, offset: int) -> bool:
 
 
 def _epochs(segment: str) -> list[tuple[int, int]]:
-    """(epoch, start offset) of the epoch file next to a segment; none where it is not as it should be."""
+    """Reads (epoch, start offset) from the epoch file next to a segment; [] if any line of it is wrong."""
     try:
         rows = leader_epochs(read_beside(segment, LEADER_EPOCH_FILE, MOST_BYTES)).to_pylist()
     except OSError:
@@ -198,10 +198,10 @@ def _epochs(segment: str) -> list[tuple[int, int]]:
 
 
 def segment_of(folder: str, offset: int | None, include_deleted: bool = False) -> str:
-    """The segment of a partition's folder that has an offset, by its name. Raises a UserError.
+    """Returns the segment of a partition's folder that has an offset, by names of files.
 
-    include_deleted: whether a ``.log.deleted`` file may be it: one whose headers lead to the offset, where
-    those of no live segment do.
+    Raises a UserError where there is none. include_deleted: whether ``.log.deleted`` files are searched too,
+    by their headers, where those of no live segment lead to the offset.
     """
     names = os.listdir(folder)
     bases = sorted(base for name in names if isinstance(base := parse_file(name), int))

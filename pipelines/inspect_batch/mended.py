@@ -1,4 +1,4 @@
-"""The records of a damaged batch once the cause of the damage is undone: mended, and not what is stored."""
+"""Reads the records of a damaged batch with the cause of the damage undone; they are not stored so."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLUMNS = ("offset", "timestamp_ms", "key", "value", "headers", "control_type")
 
 
 def mended_records(batch: bytes, limit: int, most: int) -> list[dict[str, Any]]:
-    """The first records of a batch, whose bytes are already corrected: at most ``most``.
+    """Returns the first records, at most ``most``, of a batch whose bytes are already corrected.
 
     limit: bytes that the batch may expand to. Key, value and the values of headers are bytes, or None.
     """
@@ -35,7 +35,7 @@ def mended_records(batch: bytes, limit: int, most: int) -> list[dict[str, Any]]:
 
 
 def as_json(record: dict[str, Any]) -> dict[str, Any]:
-    """A record in the form of ``find``, marked: key, value and values of headers in Base64, and as text."""
+    """Returns a record as ``find`` prints it, marked as mended: bytes in Base64; key, value also as text."""
     key, value = record["key"], record["value"]
     return {
         "mended": True,
@@ -51,7 +51,7 @@ def as_json(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_text(record: dict[str, Any]) -> str:
-    """A record in one line."""
+    """Returns a record as one line."""
     key, value = ("null" if one is None else shown_bytes(one) for one in (record["key"], record["value"]))
     headers = ", ".join(
         f"{one['key']}={'null' if one['value'] is None else shown_bytes(one['value'])}"

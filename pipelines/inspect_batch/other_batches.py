@@ -1,4 +1,4 @@
-"""Causes that the batches behind damage tell: a cut, bytes of another log, bytes between two batches."""
+"""Finds causes of damage by the batches after it: a cut, bytes of another log, bytes between batches."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _MOST_MISSING = 1 << 20  # offsets that a log may leave out before a batch that 
 
 
 def inner_batch(damage: DamagedBatch) -> Cause | None:
-    """A sound batch that begins inside a damaged one: bytes are missing before it, or are of another log.
+    """Finds a sound batch inside a damaged one: bytes before it are missing, or it is of another log.
 
-    A value may hold batches, and so may the messages of a wrapper: these tell nothing.
+    A value may hold batches, and so may the messages of a wrapper: these are no cause.
     """
     position, end, before = damage.position, damage.position + damage.size, damage.offset_before
     inside = damage.sound[0] if damage.sound else None
@@ -61,7 +61,7 @@ def inner_batch(damage: DamagedBatch) -> Cause | None:
 
 
 def _was_written_over(damage: DamagedBatch, at: int) -> bool:
-    """Whether a sound batch at a place in a batch whose length is right is no part of its records."""
+    """Returns whether the sound batch at ``at``, inside of one whose length is right, is no part of it."""
     end = damage.position + damage.size
     leads_there = end in [one.end for one in damage.sound]  # as many bytes as a batch has may be missing
     if leads_there and damage.sound[0].first > damage.offset_before:
@@ -72,7 +72,7 @@ def _was_written_over(damage: DamagedBatch, at: int) -> bool:
 
 
 def _ends_at(damage: DamagedBatch, size: int) -> bool:
-    """Whether the records, or key and value of a message, take as many bytes."""
+    """Returns whether the records, or key and value of a message, end after ``size`` bytes of the batch."""
     e, data = damage.header, damage.data[:size].tobytes()
     if e["magic"] != f.MAGIC_V2:
         return size >= f.V0_MIN_SIZE and break_of_message(data, size) is None
@@ -81,7 +81,7 @@ def _ends_at(damage: DamagedBatch, size: int) -> bool:
 
 
 def _lost_batch(damage: DamagedBatch, behind: SoundBatch) -> Cause | None:
-    """Between the end of the batch and the next sound one offsets are missing, and no room for a batch is."""
+    """Finds that offsets are missing after the batch, in fewer bytes than a batch needs: it was cut."""
     end, last = damage.position + damage.size, int(damage.header["last_offset"])
     room = behind.begin - end
     is_one = damage.header["magic"] == f.MAGIC_V2 and _header_agrees(damage.wrong, 0)
@@ -98,14 +98,17 @@ def _lost_batch(damage: DamagedBatch, behind: SoundBatch) -> Cause | None:
 
 
 def _leads_on(damage: DamagedBatch, end: int) -> bool:
-    """Whether the sound batches lead to the end of the segment, or far past ``end``, with rising offsets."""
+    """Returns whether the sound batches have rising offsets, and reach the segment's end or far past ``end``.
+
+    They reach far where there are MOST_FOLLOWED of them.
+    """
     rising = all(one.last < two.first for one, two in zip(damage.sound, damage.sound[1:], strict=False))
     last = damage.sound[-1].end
     return rising and (last == damage.length or (last > end and len(damage.sound) == MOST_FOLLOWED))
 
 
 def _header_agrees(content: bytes, at: int) -> bool:
-    """Whether the fields of a header of magic 2 agree with each other, which those of other bytes do not."""
+    """Returns whether the fields of a header of magic 2 fit each other, as random bytes would not."""
     e = _HEADER_V2.unpack_from(content, at)
     base, length, epoch, magic, _, attributes, last, first_ms, newest, producer, producer_epoch, _, count = e
     return bool(
@@ -124,7 +127,7 @@ def _header_agrees(content: bytes, at: int) -> bool:
 
 
 def header_inside(damage: DamagedBatch) -> Cause | None:
-    """A header of magic 2 inside a damaged batch, whose batch was overwritten or cut: no checksum tells."""
+    """Finds a header of magic 2 inside a damaged batch whose own batch was overwritten or cut."""
     for match in re.finditer(rb"(?<=.{16})\x02(?=.{44})", damage.wrong, re.DOTALL):
         at = match.start() - f.MAGIC_POS
         if at > 0 and _header_agrees(damage.wrong, at) and not damage.is_sound(at):
@@ -136,7 +139,7 @@ def header_inside(damage: DamagedBatch) -> Cause | None:
 
 
 def between_batches(damage: DamagedBatch) -> Cause | None:
-    """Bytes before a batch whose offsets go on from the batch before them: none is missing."""
+    """Finds bytes that were put in between two batches: no offset is missing between these."""
     after, before = damage.place.after, damage.place.before
     if damage.size or after is None or before is None or not after.is_sound or after.magic != f.MAGIC_V2:
         return None
@@ -151,7 +154,7 @@ def between_batches(damage: DamagedBatch) -> Cause | None:
 
 
 def end_of_segment(damage: DamagedBatch) -> Cause | None:
-    """The segment ends inside a batch whose header, and whose records up to there, are right."""
+    """Finds that the segment ends inside a batch whose header and records up to there are right."""
     missing = damage.size - damage.room
     if not damage.size:
         return _end_inside_header(damage)
@@ -170,10 +173,10 @@ def end_of_segment(damage: DamagedBatch) -> Cause | None:
 
 
 def _cut(damage: DamagedBatch, text: str, place: int, missing: int) -> Cause:
-    """A batch that ends before its length says, as far as the length can be trusted.
+    """Returns the cause for a batch that was cut, as certain as its length is.
 
-    A cut and a wrong length next to another fault look alike to the checksum, so the length needs another
-    witness. text: of the cut. place: where the missing bytes were.
+    A cut, and a wrong length together with another fault, look the same to the checksum, so the length needs
+    another witness. text: says that it was cut. place: position of the missing bytes. missing: their number.
     """
     size, present = damage.size, damage.size - missing
     changed = (size - f.LOG_OVERHEAD) ^ (present - f.LOG_OVERHEAD)
@@ -191,7 +194,7 @@ def _cut(damage: DamagedBatch, text: str, place: int, missing: int) -> Cause:
 
 
 def _is_size_plausible(damage: DamagedBatch, size: int, present: int) -> bool:
-    """Whether the bytes that are missing are as many as the records that are missing would take."""
+    """Returns whether the missing records would take about as many bytes as are missing."""
     e, data = damage.header, damage.data[:present].tobytes()
     if e["magic"] != f.MAGIC_V2:
         return True
@@ -220,7 +223,7 @@ def _is_size_plausible(damage: DamagedBatch, size: int, present: int) -> bool:
 
 
 def _records_before(data: bytes, end: int) -> int:
-    """How many records lead up to a place."""
+    """Counts the records from the header of a batch up to ``end``."""
     at, count = f.V2_HEADER_SIZE, 0
     while at < end and (one := record_at(data, at, len(data))) is not None:
         at, count = one[0], count + 1
@@ -237,7 +240,7 @@ def _break_at_end(damage: DamagedBatch) -> Break | None:
 
 
 def _begins_right(damage: DamagedBatch, broken: Break | None) -> bool:
-    """Whether the batch that the segment ends in is one, as far as it is there."""
+    """Returns whether the batch in which the segment ends is right, as far as it is there."""
     e, data = damage.header, damage.data.tobytes()
     first = int(e["base_offset"] if e["magic"] == f.MAGIC_V2 else e["last_offset"])
     if not damage.offset_before < first <= damage.offset_before + _MOST_MISSING:
@@ -250,7 +253,7 @@ def _begins_right(damage: DamagedBatch, broken: Break | None) -> bool:
 
 
 def _end_inside_header(damage: DamagedBatch) -> Cause | None:
-    """Fewer bytes than a header has, which begin as the next one would: with one of the next offsets."""
+    """Finds that the segment ends inside a header that begins with one of the next offsets."""
     first, before = int.from_bytes(damage.data[:8].tobytes(), "big", signed=True), damage.offset_before
     if not 8 <= damage.room < f.V2_HEADER_SIZE or damage.taken != damage.room:
         return None

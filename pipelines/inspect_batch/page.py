@@ -1,7 +1,7 @@
-"""An inspected batch as one page of HTML: nothing is loaded, so that it can be sent and attached.
+"""Formats an inspected batch as one page of HTML that loads nothing, so that it can be sent.
 
-Bytes and fields are linked by the number of the field: where one is under the pointer, or has the focus, the
-other is marked, too. All text of the segment is escaped, and the page forbids itself to load anything.
+Bytes and fields are linked by the number of the field: if the pointer or the focus is on one, the other is
+marked too. All text of the segment is escaped, and the page's policy forbids it to load anything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_FIELDS = 4000
 
 
 def page(path: str, found: Inspection) -> str:
-    """The page. path: of the segment, as it is shown."""
+    """Returns the page as HTML. path: of the segment, as it is shown."""
     template = (
         resources.files("kafka_log_lake.pipelines.inspect_batch")
         .joinpath("page.html")
@@ -73,7 +73,7 @@ def _causes(found: Inspection) -> str:
 
 
 def _mended(found: Inspection) -> str:
-    """The records once the first cause is undone, apart from those that are stored."""
+    """Lists the records with the first cause undone, apart from those that are stored."""
     if not found.mended_records:
         return ""
     items = "".join(f"<li>{html_text(as_text(one))}</li>" for one in found.mended_records)
@@ -81,7 +81,7 @@ def _mended(found: Inspection) -> str:
 
 
 def _spans(fields: list[InspectedField]) -> list[tuple[int, int]]:
-    """For each field the first and the last one that is inside of it: for a record all of its fields."""
+    """Returns for each field (first, last) index of the fields in it: of a record all of its fields."""
     found = []
     for i, one in enumerate(fields):
         last = i
@@ -115,7 +115,7 @@ def _row(found: Inspection, i: int, one: InspectedField, span: tuple[int, int]) 
 
 
 def _owners(found: Inspection, fields: list[InspectedField], place: str) -> list[int]:
-    """For each byte of a pane the field that it is of, -1 for none; the innermost where fields overlap."""
+    """Returns for each byte of a pane the index of its field, the innermost one; -1 for none."""
     base = found.position if place == FILE else 0
     size = min(len(found.content if place == FILE else found.payload or b""), _MOST_BYTES)
     owners = [-1] * size
@@ -147,7 +147,7 @@ def _hex_row(data: bytes, base: int, owners: list[int], begin: int, changed: set
 def _runs(
     data: bytes, base: int, owners: list[int], begin: int, end: int, changed: set[int]
 ) -> Iterator[str]:
-    """Bytes side by side of one field, as one element."""
+    """Yields bytes side by side of one field as one HTML element."""
     at = begin
     while at < end:
         stop = at + 1

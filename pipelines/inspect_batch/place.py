@@ -18,7 +18,7 @@ from kafka_log_lake.udfs.storage.byte_source import ByteSource
 
 
 class Neighbour(NamedTuple):
-    """A batch before or behind. base_offset: as stored, of magic 0 and 1 that of the batch itself."""
+    """The batch before or after. base_offset: as stored; of magic 0 and 1 the offset of the message."""
 
     position: int
     size: int
@@ -31,10 +31,10 @@ class Neighbour(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchPlace:
-    """Where to look. end: where a damaged range ends, as far as headers tell.
+    """The place of a batch or a damaged range. end: where it ends, as far as headers tell.
 
-    first_offset: of the segment, by its name; -1 unknown. epoch_at: the leader's epoch at an offset, by the
-    epoch file next to the segment; -1 unknown.
+    first_offset: of the segment, by its name; -1 unknown. epoch_at: returns the leader epoch at an offset by
+    the epoch file next to the segment; -1 unknown.
     """
 
     position: int
@@ -46,13 +46,13 @@ class BatchPlace:
 
 
 def read(source: ByteSource, position: int, size: int) -> np.ndarray:
-    """uint8: the bytes of a segment, fewer at its end."""
+    """Returns uint8[n]: the bytes of a segment from ``position`` on; fewer than ``size`` at its end."""
     data = np.empty(max(0, size), dtype=np.uint8)
     return data[: source.read_into(position, data)]
 
 
 def header_of(data: np.ndarray, position: int) -> np.void:
-    """BATCH: of the batch that ``data`` (uint8) holds; of a header that is not whole the rest is zeros."""
+    """Returns the header (BATCH) of the batch in ``data`` (uint8[n]), with zeros for missing bytes."""
     head = np.zeros(f.V2_HEADER_SIZE, dtype=np.uint8)
     head[: min(len(head), len(data))] = data[: len(head)]
     row = np.zeros(1, dtype=BATCH)
@@ -62,11 +62,11 @@ def header_of(data: np.ndarray, position: int) -> np.void:
 
 
 _MOST_TRIED = 1 << 29
-MOST_FOLLOWED = 64  # sound batches behind damage
+MOST_FOLLOWED = 64  # sound batches after damage, at most
 
 
 class SoundBatch(NamedTuple):
-    """A sound batch behind the begin of the damage."""
+    """A sound batch that begins after the begin of the damage."""
 
     begin: int
     end: int
@@ -101,22 +101,22 @@ class DamagedBatch:
 
     @cached_property
     def data(self) -> np.ndarray:
-        """uint8: all from the position on."""
+        """Returns uint8[n]: the bytes of the segment from the position on, at most _MOST_TRIED."""
         return read(self.source, self.position, min(self.room, _MOST_TRIED))
 
     @cached_property
     def wrong(self) -> bytes:
-        """The bytes of the batch or the range."""
+        """Returns the bytes of the batch or the damaged range."""
         return self.data[: max(0, self.taken)].tobytes()
 
     @cached_property
     def header(self) -> np.void:
-        """BATCH: the header at the position, right or wrong."""
+        """Returns the header (BATCH) at the position, right or wrong."""
         return header_of(self.data, self.position)
 
     @cached_property
     def sound(self) -> list[SoundBatch]:
-        """The next sound batches behind the position, one after another as their headers lead on."""
+        """Returns the first sound batches after the position, each beginning where the one before ends."""
         checksums = RangeChecksums(self.source, self.position, self.length)
         at = BatchSearch(self.source, self.position, self.length, checksums).first_from(self.position + 1)
         found: list[SoundBatch] = []
@@ -132,19 +132,19 @@ class DamagedBatch:
         return found
 
     def is_sound(self, at: int) -> bool:
-        """Whether a sound batch begins there, counted from the position."""
+        """Returns whether a sound batch begins at ``at``, which counts from the position."""
         rest = self.data[at:]
         size = int(batch_size(rest, 0, len(rest)))
         return 0 < size <= len(rest) and bool(is_sound(rest, 0, size))
 
     @cached_property
     def ends_right(self) -> bool:
-        """Whether the segment, or a sound batch, goes on where the header says that the batch ends."""
+        """Returns whether the segment ends, or a sound batch begins, where the batch ends by its header."""
         return self.is_whole and (self.size == self.room or self.is_sound(self.size))
 
     @cached_property
     def break_(self) -> Break | None:
-        """Where the records can't be read, of a whole batch that is not compressed."""
+        """Returns where records of a whole, uncompressed batch can't be read; None for others, or nowhere."""
         if not self.is_whole or self.header["codec"] != f.CODEC_NONE:
             return None
         if self.header["magic"] != f.MAGIC_V2:
@@ -153,6 +153,6 @@ class DamagedBatch:
 
     @property
     def offset_before(self) -> int:
-        """The last offset before; -1 where nothing is known of it."""
+        """Returns the last offset before the position; -1 where it is not known."""
         before = self.place.before
         return before.last_offset if before is not None else max(-1, self.place.first_offset - 1)

@@ -1,4 +1,4 @@
-"""The records of a payload, field by field, up to what can't be read."""
+"""Reads the records of a payload, field by field, up to where they can't be read."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ Shown = Callable[[int, int], bool]
 
 @dataclass
 class Records:
-    """fields: of the records that are shown. count: those that can be read. broken: why reading ended.
+    """The fields of records that were read.
 
-    left_out: how many can be read and are not shown.
+    fields: of the records that are shown. count: records that can be read. left_out: those of them that are
+    not shown. broken: why reading ended early, or None.
     """
 
     fields: list[InspectedField] = field(default_factory=list)
@@ -35,7 +36,7 @@ class Records:
 
 @dataclass(frozen=True)
 class Batch:
-    """What the header says of all records."""
+    """The fields of a batch's header that reading its records needs."""
 
     base_offset: int
     base_timestamp: int
@@ -44,7 +45,7 @@ class Batch:
 
 
 def read_records(payload: bytes, base: int, place: str, batch: Batch, shown: Shown) -> Records:
-    """The records of magic 2 in ``payload``. base: where it begins, in what ``place`` names."""
+    """Reads the records of magic 2 in ``payload``. base: position of its begin, in what ``place`` names."""
     found = Records()
     at = 0
     for number in range(max(0, batch.count)):
@@ -69,7 +70,7 @@ def read_records(payload: bytes, base: int, place: str, batch: Batch, shown: Sho
 
 
 def _read_record(reader: Reader, number: int, batch: Batch) -> int:
-    """Reads a record; its offset."""
+    """Reads a record; returns its offset. Raises Broken where it can't be read."""
     begin, data = reader.at, reader.data
     if begin >= len(data):
         problem = f"records: expected {batch.count} as counted, found {number}"
@@ -109,7 +110,7 @@ def _explain(reader: Reader, words: str) -> None:
 
 
 def _sized(reader: Reader, name: str, end: int, level: int = 2) -> bytes | None:
-    """A length and as many bytes; None for null."""
+    """Reads a length and as many bytes; returns them, None for null."""
     begin = reader.at
     size = reader.varint(f"{name}Length", end, level=level)
     room = end - reader.at
@@ -144,7 +145,7 @@ def _read_headers(reader: Reader, end: int) -> None:
 def read_message_body(
     data: bytes, position: int, at: int, place: str, level: int
 ) -> tuple[Records, bytes | None]:
-    """Key and value of the message in ``data`` from ``at`` on, and the value's bytes."""
+    """Reads key and value of the message in ``data`` from ``at`` on; returns also the value's bytes."""
     reader, found = Reader(data, position, place, at), Records(count=1)
     value: bytes | None = None
     try:
@@ -169,7 +170,7 @@ def _part(reader: Reader, name: str, level: int) -> bytes | None:
 
 
 def read_inner(payload: bytes, shown: Shown) -> Records:
-    """The messages in the expanded value of a wrapper."""
+    """Reads the messages in the expanded value of a wrapper."""
     found, at, number = Records(), 0, 0
     while at < len(payload):
         size, broken = _inner_size(payload, at)

@@ -1,4 +1,4 @@
-"""An inspected batch as lines for a terminal, with colours there, or for a pipe, and as an object of JSON."""
+"""Formats an inspected batch as lines for a terminal or a pipe, and as an object of JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def print_inspection(console: Console, path: str, found: Inspection) -> None:
 
 
 def lines(path: str, found: Inspection) -> Iterator[Text]:
-    """The lines, with their styles."""
+    """Yields the lines with their styles."""
     yield Text(printable(path), "bold")
     yield from summary(found)
     yield from map(Text, facts(found))
@@ -52,7 +52,7 @@ def lines(path: str, found: Inspection) -> Iterator[Text]:
 
 
 def mended_title(found: Inspection) -> str:
-    """What the mended records are, and how many of them are given."""
+    """Returns a title for mended records: what they are, and how many are given."""
     words = f"with the first cause corrected ({found.causes[0].certainty}), and not as they are stored"
     given = len(found.mended_records)
     return f"mended records, {words}: {given} of {found.mended}" + (
@@ -61,7 +61,7 @@ def mended_title(found: Inspection) -> str:
 
 
 def summary(found: Inspection) -> Iterator[Text]:
-    """What the batch is, what is wrong with it, and what most likely happened."""
+    """Yields what the batch is, what is wrong with it, and what most likely happened."""
     colour = _COLOURS.get(found.status, "red")
     yield Text.assemble(title(found) + ": ", (words_of(found.status), f"bold {colour}"))
     if found.problem:
@@ -76,12 +76,12 @@ def summary(found: Inspection) -> Iterator[Text]:
 
 
 def words_of(status: str) -> str:
-    """The status as a person reads it."""
+    """Returns the words for a status."""
     return _WORDS.get(status, status)
 
 
 def title(found: Inspection) -> str:
-    """What the batch is, and where."""
+    """Returns what the batch is, and where."""
     what = {f.MAGIC_V0: "message", f.MAGIC_V1: "message", f.MAGIC_V2: "record batch"}.get(found.magic)
     what = "damage" if what is None else f"{what} of magic {found.magic}"
     what = {"damaged": "damage", "tail": "tail"}.get(found.status, what)
@@ -90,7 +90,7 @@ def title(found: Inspection) -> str:
 
 
 def facts(found: Inspection) -> Iterator[str]:
-    """The checksum and the neighbours."""
+    """Yields sentences on the checksum and the neighbours."""
     checksum = found.checksum
     if checksum is not None:
         verdict = "right" if checksum.is_right else "wrong"
@@ -114,7 +114,7 @@ def _neighbour(one: Neighbour | None, nothing: str) -> str:
 
 
 def raw_bytes(found: Inspection, one: InspectedField) -> bytes:
-    """The bytes of a field."""
+    """Returns the bytes of a field, from the file or the expanded payload."""
     if one.place == FILE:
         at = one.at - found.position
         return found.content[at : at + one.size]
@@ -150,7 +150,10 @@ def _payload(found: Inspection) -> Iterator[Text]:
 
 
 def to_json(path: str, found: Inspection) -> dict[str, Any]:
-    """Fields have their bytes as hexadecimal digits; a cause has the byte that was changed, and the bit."""
+    """Returns the inspection as an object of JSON.
+
+    Bytes of fields are hexadecimal digits; a cause has the byte that was changed, and the bit, None for none.
+    """
     return {
         "file": path,
         "position": found.position,

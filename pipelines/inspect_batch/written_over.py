@@ -1,4 +1,4 @@
-"""Causes that the bytes themselves tell: zeros, text or other bytes where lengths and numbers should be."""
+"""Finds causes by the bytes themselves: zeros, text or other bytes where lengths and numbers belong."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SIGNATURES = {
 
 
 def over_header(damage: DamagedBatch) -> Cause | None:
-    """Text or zeros in the header: each twelve bytes of one have some that are no text, and a checksum."""
+    """Finds a run of text or zeros in the header that a sound header can't have."""
     data = damage.wrong
     if len(data) <= f.MAGIC_POS or not _is_aligned(damage):
         return None
@@ -54,13 +54,13 @@ def over_header(damage: DamagedBatch) -> Cause | None:
 
 
 def _is_aligned(damage: DamagedBatch) -> bool:
-    """Whether a batch begins at the position: no bytes are missing that would move its fields."""
+    """Returns whether a batch begins at the position: no missing bytes have moved its fields."""
     data, at = damage.wrong, f.V2_HEADER_SIZE
     return damage.ends_right or data.startswith(_CODECS, at) or record_at(data, at, len(data)) is not None
 
 
 def over_end(damage: DamagedBatch) -> Cause | None:
-    """Zeros from inside the batch over the header of the next one: pages, or all up to the end."""
+    """Finds zeros from inside the batch over the next one's header: whole pages, or up to the end."""
     if not damage.is_whole or damage.ends_right:
         return None
     size = damage.size
@@ -74,7 +74,7 @@ def over_end(damage: DamagedBatch) -> Cause | None:
 
 
 def over_records(damage: DamagedBatch) -> Cause | None:
-    """What is where the fields of records should be, in a batch that is not compressed."""
+    """Finds what lies where fields of records should be, in a batch that is not compressed."""
     broken = damage.break_
     if broken is None or not damage.ends_right:
         return None
@@ -98,7 +98,7 @@ def over_records(damage: DamagedBatch) -> Cause | None:
 
 
 def _is_all(damage: DamagedBatch, broken: Break, end: int) -> bool:
-    """Whether a run up to ``end`` explains all records that are lost: about one of them is behind it."""
+    """Returns whether a run up to ``end`` explains all lost records: about one of them may lie after it."""
     if damage.header["magic"] != f.MAGIC_V2:
         return True
     if broken.behind < 0:
@@ -107,7 +107,7 @@ def _is_all(damage: DamagedBatch, broken: Break, end: int) -> bool:
 
 
 def in_payload(damage: DamagedBatch) -> Cause | None:
-    """Text in a payload of gzip, which leaves none, or a whole page of the disk of zeros.
+    """Finds text in a payload of gzip, which leaves none, or zeros over a whole page of the disk.
 
     The batches next to the damage must have no run half as long: a codec may store without compressing.
     """
@@ -123,7 +123,10 @@ def in_payload(damage: DamagedBatch) -> Cause | None:
 
 
 def _is_stored(content: bytes, begin: int, end: int) -> bool:
-    """Whether a run is in a block that deflate stored as it was: after a length and its complement."""
+    """Returns whether a run is in a block that deflate stored as it was, after a length and its complement.
+
+    ``~size`` follows ``size`` there, two bytes each.
+    """
     for at in range(max(0, begin - 0xFFFF), begin - 3):
         size, complement = _STORED.unpack_from(content, at)
         if size ^ complement == 0xFFFF and at + 4 + size >= end:
@@ -136,7 +139,7 @@ def _longest(kind: re.Pattern[bytes], data: bytes) -> tuple[int, int]:
 
 
 def _most(kind: re.Pattern[bytes], damage: DamagedBatch, besides: int) -> int:
-    """The longest run in the damaged batch, but for the one at a place, and in the batches next to it."""
+    """Returns the most bytes of a run in the batch, except the one at ``besides``, or in its neighbours."""
     runs = [run for run in _runs(kind, damage.wrong) if run[0] != besides]
     for one in (damage.place.before, damage.place.after):
         if one is not None and one.is_sound:
@@ -146,7 +149,7 @@ def _most(kind: re.Pattern[bytes], damage: DamagedBatch, besides: int) -> int:
 
 
 def file_of_another_kind(damage: DamagedBatch) -> Cause | None:
-    """The begin of a file of another kind, at the begin of a page of the disk."""
+    """Finds the begin of a file of another kind, at the begin of a page of the disk."""
     content, position = damage.wrong, damage.position
     near = [one.position for one in (damage.place.before, damage.place.after) if one is not None]
     heads = [read(damage.source, at, f.V2_HEADER_SIZE + len(_GZIP)).tobytes() for at in near]
@@ -174,7 +177,7 @@ def _text(damage: DamagedBatch, begin: int, end: int, where: str) -> Cause:
 
 
 def _zeros(damage: DamagedBatch, begin: int, end: int, certainty: str) -> Cause:
-    """Whole pages of the disk are likelier zeros that were never written than any other number of bytes."""
+    """Returns the cause for zeros: LIKELY for whole pages of the disk, else of the given certainty."""
     low, high = damage.position + begin, damage.position + end
     for page in _PAGES:
         first, last = -(-low // page) * page, high // page * page

@@ -1,4 +1,4 @@
-"""``python -m pipelines.quality_report``: the command ``quality-report``."""
+"""Runs the command ``quality-report`` as ``python -m pipelines.quality_report``."""
 
 from kafka_log_lake.__main__ import script
 

@@ -1,4 +1,4 @@
-"""The charts of the page: Vega-Lite specifications, drawn to SVG in this process by vl-convert.
+"""Draws the charts of the page: Vega-Lite specifications that vl-convert turns into SVG in this process.
 
 The SVG is static: no script, no network, no fonts. Colours are variables of the page's style sheet, so that
 one drawing serves light, dark and print. Every chart has a table of its numbers.
@@ -59,14 +59,14 @@ Row = Mapping[str, str | int | float | None]
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawing as inline SVG, and what it shows, in a sentence for those who do not see it."""
+    """A drawing as inline SVG, with a label: one sentence that describes it for screen readers."""
 
     svg: Markup
     label: str
 
 
 def _safe(row: Row) -> dict[str, str | int | float | None]:
-    """A row with printable text: vl-convert ends the process at a character that XML does not have."""
+    """Returns a row with printable texts: at a character that XML forbids vl-convert ends the process."""
     return {name: printable(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
@@ -84,13 +84,13 @@ def _draw(label: str, rows: Sequence[Row], spec: dict[str, Any]) -> Chart:
 
 
 def _colours(names: Sequence[str]) -> dict[str, Any]:
-    """Each name has a variable of the style sheet: ``--sound``."""
+    """Returns the colour encoding: each name has the colour of its style sheet variable, as ``--sound``."""
     scale = {"domain": list(names), "range": [f"var(--{name})" for name in names]}
     return {"field": "kind", "type": "nominal", "title": None, "scale": scale}
 
 
 def _names(rows: Sequence[Row]) -> dict[str, Any]:
-    """The axis of places, in the order of the rows."""
+    """Returns the encoding of an axis with the places of the rows, in the order of the rows."""
     order = list(dict.fromkeys(printable(str(row["place"])) for row in rows))
     return {"field": "place", "type": "nominal", "title": None, "sort": order}
 
@@ -101,7 +101,7 @@ def _number(title: str, **more: Any) -> dict[str, Any]:
 
 
 def _bars(label: str, rows: Sequence[Row], value: dict[str, Any], kinds: Sequence[str], **more: Any) -> Chart:
-    """A bar for each place: the kinds of its value as parts, in the order that the rows have."""
+    """Draws one bar for each place, stacked of the values of its kinds, in the order that the rows name."""
     encoding = {
         "y": _names(rows),
         "x": value,
@@ -112,7 +112,7 @@ def _bars(label: str, rows: Sequence[Row], value: dict[str, Any], kinds: Sequenc
 
 
 def partitions(report: Report) -> Chart | None:
-    """Sound, damaged and tail bytes of the worst partitions, as parts of each."""
+    """Draws the shares of sound, damaged and tail bytes of the worst partitions; None without any byte."""
     rows: list[Row] = []
     for found in report.partitions[:SHOWN]:
         parts = {"sound": found.sound, "damaged": found.damaged, "tail": found.tail}
@@ -130,7 +130,7 @@ def partitions(report: Report) -> Chart | None:
 
 
 def failures(report: Report) -> Chart | None:
-    """Wrong checksums: position in the segment against time."""
+    """Draws a point for each batch with a wrong checksum: its position against its time; None without any."""
     timed = [found for found in report.failures if found.at_ms is not None][:_POINTS]
     if not timed:
         return None
@@ -147,7 +147,7 @@ def failures(report: Report) -> Chart | None:
 
 
 def formats(report: Report) -> Chart | None:
-    """Bytes of each message format, by codec."""
+    """Draws the bytes of each message format, by codec; None without batches."""
     rows: list[Row] = [
         {
             "place": f"magic {one.magic}",
@@ -165,7 +165,7 @@ def formats(report: Report) -> Chart | None:
 
 
 def compression(report: Report) -> Chart | None:
-    """Compression ratio of the topics with most bytes."""
+    """Draws the compression ratios of the topics with most bytes; None where nothing is compressed."""
     packed = [found for found in report.compression if found.codec != "none" and found.ratio is not None]
     rows: list[Row] = [
         {"place": f"{found.topic} ({found.codec})", "kind": found.codec, "value": found.ratio}
@@ -189,7 +189,7 @@ def compression(report: Report) -> Chart | None:
 
 
 def trend(report: Report) -> Chart | None:
-    """Failed checks by run; None for a first run."""
+    """Draws the number of failed checks by run; None where there is only one run."""
     if len(report.runs) < 2:
         return None
     rows: list[Row] = [

@@ -1,4 +1,4 @@
-"""The checks of data quality: the SQL of each lies in ``checks/``, and begins with what the check is.
+"""Declares the checks of data quality; the first line of each file in ``checks/`` describes its check.
 
 A check measures one value for every partition, or for every topic, and passes where it is not above the
 threshold. The SQL of a check over partitions gives what it found: columns file (a number of ``logs.sql``),
@@ -28,10 +28,11 @@ AGGREGATES = {
 
 @dataclass(frozen=True)
 class Check:
-    """A check. aggregate: sum, max, share (sum of amount / sum of whole) or topic (a value a topic).
+    """A check of data quality, and the threshold up to which it passes.
 
-    unit: of value and threshold: bytes, ms, share, times, or what is counted, in the singular. severity none:
-    the check does not run.
+    aggregate: sum, max, share (sum of amount / sum of whole) or topic (one value for each
+    topic). unit: of value and threshold: bytes, ms, share, times, or what is counted, in the singular.
+    severity: with none the check does not run.
     """
 
     name: str
@@ -63,7 +64,7 @@ timestamp_order mixed_codecs old_formats header_size tiny_batches partition_skew
 
 
 def _read(name: str) -> Check:
-    """A check by the first line of its SQL: severity, aggregate, threshold and unit, what it measures."""
+    """Reads a check from the first line of its SQL, which names all its fields but the name."""
     head = _HEAD.match(_sql(name))
     if head is None:
         raise ValueError(f"{name}.sql does not begin with what the check is")
@@ -75,9 +76,9 @@ CHECKS = tuple(map(_read, _NAMES.split()))
 
 
 def with_thresholds(path: str | None) -> tuple[Check, ...]:
-    """The checks with thresholds and severities of a YAML file, without those of severity none.
+    """Returns the checks with the thresholds and severities of a YAML file, without those of severity none.
 
-    Raises a UserError for an unknown check, and for a value that is none.
+    path: None for the declared thresholds. Raises a UserError for an unknown check or a wrong value.
     """
     option = "--thresholds"
     configured = {check.name: check for check in CHECKS}

@@ -34,7 +34,7 @@ _FOLDER = "quality-report"
 
 @dataclass(frozen=True)
 class Summary:
-    """A run of the report. page: path of the HTML page. rows: rows that it added to ``quality_metrics``."""
+    """What one run did. page: path of the HTML page. rows: number of rows added to ``quality_metrics``."""
 
     report: Report
     page: Path

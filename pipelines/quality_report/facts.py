@@ -1,4 +1,4 @@
-"""What the page shows besides the checks: the SQL lies in ``facts/``, one dataclass here for each.
+"""Gathers what the report shows: the SQL lies in ``facts/``, and one dataclass here holds each result.
 
 Byte counts are bytes on disk. Names of topics, details and contents are as they were found: whoever prints
 them escapes them.
@@ -33,9 +33,9 @@ _RUNS = 30
 
 @dataclass(frozen=True)
 class Result:
-    """A check of this run. Places are partitions, or topics of a check over topics.
+    """The result of one check. places, failed: numbers of partitions, or of topics for a check over topics.
 
-    worst_topic, worst_partition, worst_value, detail: of the highest value; None where nothing was measured.
+    worst_topic, worst_partition, worst_value, detail: of the highest value; None if nothing was measured.
     """
 
     check: Check
@@ -49,7 +49,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Partition:
-    """Bytes of a partition, all its copies together; the rest of ``bytes`` is sound."""
+    """Counts of one partition over all its copies. damaged, tail: bytes; the rest of ``bytes`` is sound."""
 
     topic: str
     partition: int
@@ -78,13 +78,13 @@ class Failure:
 
     @property
     def at(self) -> str | None:
-        """The time in words."""
+        """Returns the time as text; None without one."""
         return None if self.at_ms is None else time_text(self.at_ms)
 
 
 @dataclass(frozen=True)
 class Worst:
-    """A segment with damage, and one of its damaged ranges: the fields of its header, else a dump.
+    """A segment with damage, and one of its damaged ranges: the fields of its header, or a dump of its bytes.
 
     page: the file next to the report in which ``inspect`` shows the range; None where there is none.
     """
@@ -105,7 +105,7 @@ class Worst:
 
 @dataclass(frozen=True)
 class Format:
-    """Sound batches of one message format and codec."""
+    """Counts of the sound batches with one message format and codec."""
 
     magic: int
     codec: str
@@ -116,7 +116,7 @@ class Format:
 
 @dataclass(frozen=True)
 class Compression:
-    """Records of a topic in one codec: bytes as stored, and expanded."""
+    """Bytes of a topic's records in one codec: as stored, and decompressed."""
 
     topic: str
     codec: str
@@ -125,7 +125,7 @@ class Compression:
 
     @property
     def ratio(self) -> float | None:
-        """Expanded bytes for one stored; None without stored bytes."""
+        """Returns decompressed bytes divided by stored bytes; None without stored bytes."""
         return self.expanded / self.stored if self.stored else None
 
     @property
@@ -135,7 +135,7 @@ class Compression:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Transactions of one outcome. held: those that hold back the last stable offset of their log."""
+    """Counts of transactions with one outcome. held: those that hold back their log's last stable offset."""
 
     outcome: str
     transactions: int
@@ -146,9 +146,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Lost:
-    """Offsets that are lost, at most; those whose records are under others; logs that end in damage.
+    """Counts of what is lost. offsets: at most so many. misplaced: offsets whose records have other offsets.
 
-    zeros: logs of nothing but zeros. torn: logs that end in an incomplete batch, which may be a tail.
+    ends: logs that end in damage. zeros: logs of nothing but zeros. torn: logs that end in an incomplete
+    batch, which may be a tail.
     """
 
     offsets: int
@@ -159,16 +160,16 @@ class Lost:
 
     @property
     def is_any(self) -> bool:
-        """Whether something is lost."""
+        """Returns whether something is lost."""
         return bool(self.offsets or self.misplaced or self.ends or self.zeros)
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run of the report. errors, warnings: failed checks, each counted in every partition or topic.
+    """One earlier run. errors, warnings: failed checks, each counted once for every partition or topic.
 
-    measured: the same of all checks. damaged: damaged bytes. crc_partitions: partitions with wrong checksums.
-    Both are None or 0 if that check did not run.
+    measured: all checks, counted the same way. damaged: damaged bytes; None if that check did not run.
+    crc_partitions: partitions with wrong checksums; 0 if that check did not run.
     """
 
     run_id: str
@@ -185,8 +186,8 @@ class Report:
     """Everything that a report shows.
 
     in_part: segments that the lake holds in part, or not at all. unreadable: files and folders that the last
-    job could not read. payloads: of a sample of each topic. at: the run or time of
-    the state, where it is an earlier one.
+    job could not read. payloads: formats of keys and values in a sample of each topic.
+    at: the run or time of an earlier state; None for the current state.
     """
 
     lake: str
@@ -207,7 +208,7 @@ class Report:
     at: str | None = None
 
     def failed(self, severity: str) -> list[Result]:
-        """Failed checks of a severity."""
+        """Returns the failed checks of a severity."""
         return [result for result in self.results if result.failed and result.check.severity == severity]
 
 
@@ -221,9 +222,9 @@ def gather(
     metrics: pa.Table,
     at: str | None = None,
 ) -> Report:
-    """The report of one run. tables: of the state that it is of, an earlier one where ``at`` names one.
+    """Returns the report of one run. tables: those of the current state, or of the state that ``at`` names.
 
-    metrics: its rows, which are in ``quality_metrics`` already for the current state.
+    metrics: rows of this run; for the current state they are already in ``quality_metrics``.
     """
     database.register("metrics", metrics)
     return Report(
@@ -261,14 +262,14 @@ def _query(database: duckdb.DuckDBPyConnection, name: str, **parameters: Any) ->
 
 
 def _runs(address: str) -> list[Run]:
-    """The last runs, the newest last."""
+    """Returns the last runs, the newest last."""
     table = open_table(table_path(address, QUALITY_METRICS.name))
     query = QueryBuilder().register("metrics", table).execute(_sql("trend").format(shown=_RUNS))
     return [Run(**row) for row in reversed(pa.table(query).to_pylist())]
 
 
 def _unreadable(table: DeltaTable | None) -> list[str]:
-    """What the last job could not read. table: ``runs``."""
+    """Returns the files and folders that the last job could not read. table: ``runs``."""
     if table is None:
         return []
     runs = read_rows(table, RUNS.arrow_schema(), ["began_at", "unreadable"]).sort_by("began_at")
@@ -276,7 +277,7 @@ def _unreadable(table: DeltaTable | None) -> list[str]:
 
 
 def _results(database: duckdb.DuckDBPyConnection, checks: Collection[Check]) -> list[Result]:
-    """The checks that ran, the failed errors first, the passed last."""
+    """Returns the results of the checks: failed errors first, then failed warnings, then the rest."""
     measured = {row[0]: row[1:] for row in _query(database, "results")}
     results = []
     for check in checks:

@@ -1,4 +1,4 @@
-"""The header of a damaged batch, field by field: the bytes as stored, and what was expected there."""
+"""Describes the header of a damaged batch, field by field: the stored bytes, and what was expected there."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ _UNREADABLE = ("garbage", "unreadable")  # reasons of ranges that begin with no 
 
 @dataclass(frozen=True)
 class Expected:
-    """What is known of a damaged range from elsewhere; None: nothing.
+    """What the tables say about a damaged range and its neighbours; None where nothing is known.
 
     last_before, epoch_before: last offset and leader epoch of the sound batch before. base_after,
-    epoch_after: base offset and leader epoch of the one behind. magic: of the one before, else of the one
-    behind. size: of the damaged range. crc: the checksum as computed over the stored bytes, unsigned.
+    epoch_after: base offset and leader epoch of the sound batch after. magic: of the batch before, else of
+    the batch after. size: bytes of the damaged range. crc: the checksum as computed over the stored bytes,
+    unsigned.
     """
 
     last_before: int | None = None
@@ -94,7 +95,7 @@ _LEAST = {
 
 
 def fields(content: bytes, reason: str, expected: Expected) -> list[Field]:
-    """The fields of the header at the start of a damaged range; [] if the range begins with no header."""
+    """Returns the fields of the header at the start of a damaged range; [] if it begins with no header."""
     if reason in _UNREADABLE or len(content) < f.HEADER_UP_TO_MAGIC:
         return []
     stored_magic = int.from_bytes(content[f.MAGIC_POS : f.MAGIC_POS + 1], "big", signed=True)
@@ -119,7 +120,7 @@ def _field(part: _Part, content: bytes, values: dict[str, int], expected: Expect
 
 
 def _judged(name: str, value: int, values: dict[str, int], expected: Expected) -> tuple[str, bool]:
-    """What was expected of a field, in words, and whether the value agrees."""
+    """Returns what was expected of a field, in words, and whether the value agrees with it."""
     magic = values["magic"] if values["magic"] in _PARTS else f.MAGIC_V2
     match name:
         case "base offset" | "offset":
@@ -158,7 +159,7 @@ def _between(value: int, low: int, high: int | None) -> tuple[str, bool]:
 
 
 def dump(content: bytes) -> Iterator[tuple[str, str, str]]:
-    """Lines of a dump of the first bytes: position, hexadecimal, text. Bytes that are no ASCII are dots."""
+    """Yields lines of a dump of the first bytes: (position, hexadecimal, text with dots for other bytes)."""
     content = content[:_DUMPED]
     for at in range(0, len(content), _ROW):
         row = content[at : at + _ROW]

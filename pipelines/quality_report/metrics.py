@@ -74,10 +74,10 @@ FROM ({values}) ORDER BY topic, partition, segment NULLS FIRST
 def opened(
     tables: Mapping[str, DeltaTable], threads: int | None = None
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database with the rows of published tables, as ``logs.sql`` makes them. threads: None for all cores.
+    """Opens a database with what ``logs.sql`` makes of published tables. threads: None for all cores.
 
-    DuckDB keeps to _MEMORY and goes on in a temporary folder; the columns of ``batches`` that it reads take
-    some 250 bytes a batch besides.
+    DuckDB uses at most _MEMORY and spills to a temporary folder; besides, the columns of ``batches`` that
+    are read take some 250 bytes a batch.
     """
     with (
         TemporaryDirectory(prefix="kafka-log-lake-") as scratch,
@@ -116,7 +116,7 @@ def _load(database: duckdb.DuckDBPyConnection, tables: Mapping[str, DeltaTable])
 
 
 def _wrong_epochs(database: duckdb.DuckDBPyConnection) -> pa.Table:
-    """Of the table ``sound`` the batches with a wrong leader epoch, and the epochs before and after."""
+    """Returns the batches of ``sound`` with a wrong leader epoch: file, position, and the epochs around."""
     statement = (
         "SELECT file, position, leader_epoch, dense_rank() OVER (ORDER BY log, stretch) AS part "
         "FROM sound WHERE magic = 2 ORDER BY part, file, position"
@@ -133,7 +133,7 @@ def _rows_of(table: Table) -> str:
 
 
 def _create_views(database: duckdb.DuckDBPyConnection) -> None:
-    """The views that ``logs.sql`` reads, over the columns that are there."""
+    """Creates the views that ``logs.sql`` reads, over the columns that are there."""
     for macro in macros():
         database.execute(macro)
     needed = needed_names(_VIEWS, [table.name for table in _NOT_READ])
@@ -144,7 +144,7 @@ def _create_views(database: duckdb.DuckDBPyConnection) -> None:
 def measure(
     database: duckdb.DuckDBPyConnection, checks: Collection[Check], run_id: str, created_at: datetime
 ) -> pa.Table:
-    """The rows of ``quality_metrics`` of one run."""
+    """Runs the checks and returns their rows of ``quality_metrics``."""
     schema = QUALITY_METRICS.arrow_schema()
     measured = [schema.empty_table()]
     for check in checks:

@@ -1,4 +1,4 @@
-"""The report as one HTML page, as Markdown and as JSON, and the pages of ``inspect`` next to it.
+"""Renders the report as one HTML page, as Markdown and as JSON, with the pages of ``inspect`` next to it.
 
 All text from segments (topics, paths, details) is hostile: its unprintable characters are escaped first, then
 the template engine escapes markup. The page holds no script and loads nothing; its policy forbids both.
@@ -34,7 +34,7 @@ _MARKDOWN = str.maketrans({**{c: f"\\{c}" for c in "\\`*_[]|~"}, "<": "&lt;", ">
 
 
 def _shown(value: Any) -> Any:
-    """What a template prints for a value: text without control characters, nothing for null."""
+    """Returns what a template prints for a value: text without control characters, "" for None."""
     if value is None:
         return ""
     return value if isinstance(value, Markup) or not isinstance(value, str) else printable(value)
@@ -56,7 +56,7 @@ def _environment() -> jinja2.Environment:
 
 
 def html(report: Report) -> str:
-    """The whole page."""
+    """Returns the whole HTML page."""
     kind, sentence = words.verdict(report)
     return (
         _environment()
@@ -72,7 +72,7 @@ def html(report: Report) -> str:
 
 
 def markdown(report: Report) -> str:
-    """The verdict, the checks, the damage and the last runs, for a wiki or a chat."""
+    """Returns the verdict, checks, damage and last runs as Markdown, for a wiki or a chat."""
     lines = [
         f"# Data quality of {_escaped(report.lake)}",
         "",
@@ -148,7 +148,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def to_json(report: Report) -> str:
-    """Everything in the report as one JSON object; times in ISO 8601, UTC. Text is as it was found."""
+    """Returns the whole report as one JSON object; times in ISO 8601, UTC. Text is as it was found."""
     kind, sentence = words.verdict(report)
     head = {"verdict": kind, "sentence": sentence}
 
@@ -163,9 +163,9 @@ _EXPANDED = 256 << 20  # bytes that a batch may expand to
 
 
 def with_batch_pages(report: Report, folder: Path) -> Report:
-    """The report with the names of these pages, which are written to the folder.
+    """Writes a page of ``inspect`` for each worst segment. Returns the report with the names of these pages.
 
-    There is none of a segment that this machine does not have any more, or that has another batch there now.
+    A segment gets no page if this machine has it no more, or if another batch is at the position now.
     """
     return replace(
         report, worst=[_with_page(one, folder / f"batch-{i}.html") for i, one in enumerate(report.worst, 1)]

@@ -1,4 +1,4 @@
-"""Numbers and the verdict in words, for every form of the report."""
+"""Puts numbers and the verdict into words, for every form of the report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SIZES = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 
 def size(count: float) -> str:
-    """``4,000 B`` below 10 kB, else ``4.2 MB``."""
+    """Returns a number of bytes as text: ``4,000 B`` below 10 kB, else as ``4.2 MB``."""
     for unit, name in _SIZES:
         if abs(count) >= (10 * unit if unit == 1000 else unit):
             return f"{count / unit:,.1f} {name}"
@@ -22,25 +22,25 @@ def size(count: float) -> str:
 
 
 def duration(ms: float) -> str:
-    """``15 min``, ``2.5 h``, in the largest unit that it fills."""
+    """Returns milliseconds as text in the largest unit that they fill: ``15 min``, ``2.5 h``."""
     unit, name = next((u for u in _TIMES if abs(ms) >= u[0]), _TIMES[-1])
     return f"{number(round(ms / unit, 1))} {name}"
 
 
 def number(value: float) -> str:
-    """With separators, and with decimals only where there are some: at most four digits of them."""
+    """Returns a number as text with thousands separators; a fraction has at most four digits below 1000."""
     return (
         f"{value:,.0f}" if value == int(value) else f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.1f}"
     )
 
 
 def share(part: float) -> str:
-    """``16.7%``; a part that is not nothing is never shown as 0."""
+    """Returns a part (0 to 1) as text: ``16.7%``; only 0 itself is shown as ``0%``."""
     return "0%" if not part else "under 0.01%" if 0 < part < 0.0001 else f"{100 * part:.3g}%"
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """A value of a check with its unit."""
+    """Returns the value of a check as text with its unit."""
     if value is None:
         return "nothing to measure"
     match unit:
@@ -54,12 +54,12 @@ def quantity(value: float | None, unit: str) -> str:
 
 
 def place(topic: str | None, partition: int | None) -> str:
-    """``topic-0``, or the topic alone."""
+    """Returns ``topic-0``; the topic alone without a partition, "" without a topic."""
     return "" if topic is None else topic if partition is None else f"{topic}-{partition}"
 
 
 def extent(result: Result) -> str:
-    """Where a check failed, or where it was passed: ``in 3 of 20 partitions``."""
+    """Returns where a check failed, or else where it passed, as text: ``in 3 of 20 partitions``."""
     if not result.places:
         return "nothing to measure"
     places = counted_noun(result.places, "topic" if result.check.aggregate == TOPIC else "partition")
@@ -67,13 +67,13 @@ def extent(result: Result) -> str:
 
 
 def outcome(result: Result) -> str:
-    """How a check ended: ``failed in 3 of 20 partitions``."""
+    """Returns how a check ended, as text: ``failed in 3 of 20 partitions``."""
     ended = "failed " if result.failed else "passed " if result.places else ""
     return ended + extent(result)
 
 
 def verdict(report: Report) -> tuple[str, str]:
-    """(sound, warning, error or empty; the sentence on top of the report)."""
+    """Returns (sound, warning, error or empty; the sentence on top of the report)."""
     kind, sentence = _verdict(report)
     sentence += _lost(report.lost)
     if report.in_part:

@@ -1,1 +1,1 @@
-"""Copies of partitions are compared and healed: one log, the loss bill, and the state of the cluster."""
+"""Compares and heals copies of partitions: gives one log, the losses, and the state of the cluster."""

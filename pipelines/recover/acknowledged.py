@@ -1,4 +1,4 @@
-"""Whether the producers of a copy's batches were answered that these are written, as far as a log can tell.
+"""Tells whether the producers of a copy's batches got an acknowledgement, as far as a log can tell.
 
 A log does not hold ``acks``. With acks=all a leader answers once the high watermark has passed a record, with
 acks=1 once it has written it itself; with acks=0 it never answers.
@@ -25,7 +25,7 @@ _MOST_IN_FLIGHT = 5  # max.in.flight.requests.per.connection of an idempotent pr
 
 
 def acknowledged_batches(copy: Copy, others: Sequence[Copy], batches: np.ndarray) -> np.ndarray:
-    """int8[n]: numbers of ANSWERS for sound batches (ENTRY[n]) of a copy."""
+    """Returns int8[n]: for each sound batch (ENTRY[n]) of a copy its index in ANSWERS."""
     found = np.zeros(len(batches), dtype=np.int8)
     for other in others:
         if other is not copy:
@@ -38,7 +38,7 @@ def acknowledged_batches(copy: Copy, others: Sequence[Copy], batches: np.ndarray
 
 
 def _later_ones(sound: np.ndarray, batches: np.ndarray) -> np.ndarray:
-    """int64[n]: later batches of the same idempotent producer and epoch in the log; 0 of other producers."""
+    """Counts later batches in the log of the same idempotent producer and epoch: int64[n], else 0."""
     own = sound[(sound["producer_id"] >= 0) & (sound["base_sequence"] >= 0)]
     later = np.zeros(len(batches), dtype=np.int64)
     if not len(own):

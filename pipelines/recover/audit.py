@@ -1,8 +1,8 @@
-"""Corrects what no checksum covers: base offsets and leader epochs of batches that are sound otherwise.
+"""Corrects base offsets and leader epochs, which no checksum covers, in batches that are otherwise sound.
 
-A batch contradicts its neighbours in the file, the same batch in other copies, or the broker's
-``leader-epoch-checkpoint``. What most of them agree on is believed; where nothing does, the batch counts as
-damaged. Of an epoch their order, the file and other copies of the batch are the witnesses.
+A batch may contradict its neighbours in the file, the same batch in other copies, or the broker's
+``leader-epoch-checkpoint``. What most of them say is believed; where none of them says it, the batch counts
+as damaged. The leader epoch is judged by the order of epochs, that file, and other copies of the batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROUNDS = 3  # of epochs: one that was corrected in a copy is a witness for the 
 
 
 def mend(copies: Sequence[Copy], is_compacted: bool) -> list[str]:
-    """Corrects base offsets and epochs in the batches of all copies of a log, in place. What is doubtful."""
+    """Corrects base offsets and epochs in all copies of a log, in place; returns sentences on doubts."""
     if not copies:
         return []
     for copy in copies:
@@ -55,7 +55,7 @@ def mend(copies: Sequence[Copy], is_compacted: bool) -> list[str]:
 
 
 def _add_unplaced(copy: Copy, entries: np.ndarray) -> None:
-    """Batches of which nothing says where they belong count as damaged ranges."""
+    """Adds a damaged range for each batch whose offsets or epoch nothing tells."""
     why = "its base offset or leader epoch is wrong, and nothing corrects it"
     for entry in entries:
         place = int(entry["file"]), int(entry["position"]), int(entry["size"])
@@ -65,7 +65,7 @@ def _add_unplaced(copy: Copy, entries: np.ndarray) -> None:
 
 
 def _ids(copies: Sequence[Copy]) -> dict[int, np.ndarray]:
-    """Number of a copy -> int64[n]: numbers of its batches, the same where copies have the same content."""
+    """Numbers batches so that the same content has the same number: number of a copy -> int64[n]."""
     columns = [_column(copies, name) for name in _CONTENT]
     order = np.lexsort(columns)
     found = np.zeros(len(order), dtype=np.int64)
@@ -80,7 +80,7 @@ def _column(copies: Sequence[Copy], name: str) -> np.ndarray:
 
 
 def _groups(*columns: np.ndarray) -> np.ndarray:
-    """int64[n]: numbers of groups of equal rows that follow each other, from 0 on."""
+    """Returns int64[n]: numbers, from 0 on, of groups of equal rows that follow each other."""
     differs = np.zeros(max(len(columns[0]) - 1, 0), dtype=bool)
     for column in columns:
         differs |= column[1:] != column[:-1]
@@ -88,7 +88,7 @@ def _groups(*columns: np.ndarray) -> np.ndarray:
 
 
 def _hurt_before(copy: Copy) -> np.ndarray:
-    """int32[n]: damaged ranges of the copy before each of its entries."""
+    """Returns int32[n]: the number of damaged ranges of the copy before each of its entries."""
     hurts = np.zeros(len(copy.hurts), dtype=ENTRY)
     hurts["file"] = [one.file for one in copy.hurts]
     hurts["position"] = [one.position for one in copy.hurts]
@@ -107,9 +107,9 @@ _BY_COPY, _BY_FILE, _BY_BOTH = 2, 3, 5  # weights of what they say of a batch
 
 
 class Witnesses:
-    """What copies and their files say of the epoch of each batch at its offset, before any is corrected.
+    """The leader epochs that copies and their files give for each batch, as stored, with weights.
 
-    A file says more than one copy, less than two.
+    A file weighs more than one copy, and less than two.
     """
 
     def __init__(self, copies: Sequence[Copy], ids: Mapping[int, np.ndarray]) -> None:
@@ -139,11 +139,11 @@ class Witnesses:
         self._sums = {copy.number: part for copy, part in zip(copies, parts, strict=True)}
 
     def sums(self, copy: Copy) -> tuple[np.ndarray, np.ndarray]:
-        """(int64[n], int64[n]) of a copy's sound batches: what is said for their epochs, and for any."""
+        """Returns (int64[n], int64[n]) for a copy's sound batches: the weight of their epoch, and of all."""
         return self._sums[copy.number]
 
     def votes(self, number: int, entry: np.void) -> Counter[int]:
-        """How much is said for each epoch of a batch at its offset."""
+        """Returns the weight of each epoch that is given for a batch at its offset."""
         begin, end = (np.searchsorted(self._ids, number, side=side) for side in ("left", "right"))
         found: Counter[int] = Counter()
         for at in (np.flatnonzero(self._bases[begin:end] == entry["base"]) + begin).tolist():
@@ -152,7 +152,7 @@ class Witnesses:
 
 
 def _differs(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """bool[n]: rows that differ from the one before."""
+    """Returns bool[n]: rows that differ from the row before."""
     found = np.zeros(len(columns[0]), dtype=bool)
     for column in columns:
         found[1:] |= column[1:] != column[:-1]
@@ -160,9 +160,9 @@ def _differs(columns: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def rising(epochs: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """bool[n]: the heaviest part of the epochs, in their order, that never falls.
+    """Returns bool[n]: the heaviest part of the epochs that, in their order, never falls.
 
-    Of equal ones that whose epochs more batches have.
+    Of parts with equal weight it takes the one whose epochs more batches have.
     """
     n = len(epochs)
     if not (np.diff(epochs) < 0).any():
@@ -183,10 +183,10 @@ def rising(epochs: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _by_file(copy: Copy, sound: np.ndarray, shared: Counter[tuple[int, int]]) -> np.ndarray:
-    """int64[n]: the epochs of batches by the copy's ``leader-epoch-checkpoint``; _NONE where it has none.
+    """Returns int64[n]: the epochs of batches by the copy's ``leader-epoch-checkpoint``; _NONE: unknown.
 
-    Damage does not give two batches the same epoch: where that is not in the file, the file lacks its entry,
-    and all behind it. shared: how many copies' files have an entry.
+    Damage does not give two batches the same wrong epoch: where two have an epoch that is not in the file,
+    the file lacks that entry and all later ones. shared: how many copies' files have an entry.
     """
     epochs = _noted(copy, sound, shared)
     starts = np.array([start for _, start in epochs], dtype=np.int64)
@@ -201,7 +201,7 @@ def _by_file(copy: Copy, sound: np.ndarray, shared: Counter[tuple[int, int]]) ->
 
 
 def mend_epochs(copy: Copy, ids: np.ndarray, witnesses: Witnesses, guessed: list[str]) -> bool:
-    """Corrects the epochs of a copy's batches; whether any was wrong.
+    """Corrects the epochs of a copy's batches, in place; returns whether any was wrong.
 
     guessed: gets the places of batches whose right epoch is not sure.
     """
@@ -239,9 +239,10 @@ def mend_epochs(copy: Copy, ids: np.ndarray, witnesses: Witnesses, guessed: list
 
 
 def _noted(copy: Copy, sound: np.ndarray, shared: Counter[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Entries of ``leader-epoch-checkpoint`` that a batch or another copy's file has, or that batches let be.
+    """Returns entries of ``leader-epoch-checkpoint`` that are confirmed, or that batches don't contradict.
 
-    Two batches behind the begin of an epoch contradict it, which are of the one before or of one in between.
+    An entry is confirmed by a batch of its epoch or by another copy's file. Two batches after the start of an
+    epoch contradict it, if they are of the epoch before or of one in between.
     """
     noted = copy.epochs or []
     ends = [*(start for _, start in noted[1:]), np.iinfo(np.int64).max][: len(noted)]
@@ -259,7 +260,7 @@ def _noted(copy: Copy, sound: np.ndarray, shared: Counter[tuple[int, int]]) -> l
 def _chosen_epoch(
     own: int, low: int | None, high: int | None, votes: Counter[int]
 ) -> tuple[int | None, bool]:
-    """The epoch of a batch whose own is in doubt, None where nothing says it; and whether it is sure.
+    """Returns the epoch of a batch whose own is in doubt, None if nothing says it; and whether it is sure.
 
     low, high: of the batches around it. A file by itself is not sure where the batch's own epoch fits too.
     """

@@ -1,10 +1,10 @@
-"""Which base offset each batch of a copy has: no checksum covers it, but one covers how many offsets it has.
+"""Corrects base offsets, which no checksum covers; the number of offsets of a batch is covered by one.
 
-So it is known how many offsets are missing in a file before a batch if its base offset is right: the base
-offset, less the one in the file's name, less the offsets of all batches between. That number is 0 at first,
-never falls, stays the same where nothing is cleaned or damaged, and is in the end what the next file's name
-leaves. The base offset that is stored, here or in another copy of the batch, is a claim on it. The heaviest
-chain of claims that never falls is believed; the other batches go where it leaves one number for them.
+The base offset of a batch, less the one in the file's name, less the number of offsets of all batches
+between, is the number of offsets that are missing in the file before the batch. It begins with 0, never
+falls, stays the same where nothing is cleaned or damaged, and ends with what the name of the next file
+leaves. Each stored base offset, here or in another copy of the batch, is a claim on that number. The heaviest
+chain of claims that never falls is believed; other batches are placed where it leaves one number for them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAME = 1 << 40  # the name of a file: more than all batches
 _MANY = 3  # damage does not move more batches than this by the same number
 _NONE = -1
 
-# A sound batch of a copy, in the order of the files; before and behind those of a file its names
+# A sound batch of a copy, in the order of the files; a row for a name is before and after those of each file
 _ROW = np.dtype(
     [
         ("at", "i4"),  # its place in the copy's entries; _NONE: a name
@@ -53,7 +53,7 @@ _BOUNDS = np.dtype([("epoch", "i4"), ("base", "i8"), ("last", "i8")])
 
 
 def mend_bases(copies: Sequence[Copy], ids: Mapping[int, np.ndarray], is_compacted: bool) -> None:
-    """Corrects base offsets of batches of all copies of a log, in place; what can't be placed is not sound.
+    """Corrects base offsets in all copies of a log, in place; marks those it can't place as not sound.
 
     ids: by number of a copy, int64[n], the same number for the same content.
     """
@@ -76,10 +76,11 @@ def mend_bases(copies: Sequence[Copy], ids: Mapping[int, np.ndarray], is_compact
 
 
 def without_gaps(copy: Copy, wrong: np.ndarray, is_compacted: bool) -> np.ndarray:
-    """bool[n]: batches before which no offset is missing unless it is damaged.
+    """Returns bool[n]: batches before which no offset is missing unless there is damage.
 
-    All of a log that is not compacted. The log cleaner notes how far it came, and leaves the last segment.
-    wrong: bool[n], batches whose base offset is not believed.
+    These are all batches of a log that is not compacted. In a compacted log they are those that the log
+    cleaner has not reached: its checkpoint says how far it came, and it never cleans the last segment. wrong:
+    bool[n], batches whose base offset is not believed.
     """
     if not is_compacted:
         return np.ones(len(copy.entries), dtype=bool)
@@ -98,7 +99,7 @@ def without_gaps(copy: Copy, wrong: np.ndarray, is_compacted: bool) -> np.ndarra
 
 
 def _is_legible(entries: np.ndarray) -> np.ndarray:
-    """bool[n]: damaged batches whose header says how many offsets they have; the damage is nothing else."""
+    """Returns bool[n]: damaged batches whose header can be read, and which are all of their damaged range."""
     found = ~entries["is_sound"] & (entries["magic"] == 2) & (entries["count"] == entries["delta"] + 1)
     adjoins = entries["position"][:-1] + entries["size"][:-1] == entries["position"][1:]
     found[:-1] &= adjoins & (entries["hurt_before"][1:] == entries["hurt_before"][:-1] + 1)
@@ -107,9 +108,10 @@ def _is_legible(entries: np.ndarray) -> np.ndarray:
 
 
 def _with_names(copy: Copy) -> tuple[np.ndarray, np.ndarray]:
-    """(ENTRY[n], int64[n]): batches whose size is known, between the names of files; where in the copy.
+    """Puts batches whose size is known between rows for the names of files.
 
-    hurt_before is less by those of them that are damaged.
+    Returns (ENTRY[n], int64[n]): the rows, and their index in the copy's entries, _NONE for a name. In
+    hurt_before the damaged batches among them are not counted.
     """
     at = np.flatnonzero(copy.entries["is_sound"] | _is_legible(copy.entries))
     names = np.zeros((2, len(copy.files)), dtype=ENTRY)
@@ -133,7 +135,7 @@ def _with_names(copy: Copy) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rows(copy: Copy, ids: np.ndarray, is_compacted: bool) -> np.ndarray:
-    """_ROW[n] of a copy."""
+    """Returns _ROW[n]: the sound batches of a copy between the names of its files."""
     own, at = _with_names(copy)
     sizes, is_name = own["delta"] + 1, at == _NONE
     is_begin = np.diff(own["file"], prepend=-1) != 0
@@ -174,7 +176,7 @@ def _rows(copy: Copy, ids: np.ndarray, is_compacted: bool) -> np.ndarray:
 
 
 def _firm(copy: Copy, rows: np.ndarray) -> np.ndarray:
-    """_BOUNDS[n]: batches that touch both neighbours. The log cleaner keeps a batch's offsets."""
+    """Returns _BOUNDS[n]: batches that touch both neighbours. The log cleaner keeps a batch's offsets."""
     is_firm = (rows["weight"] > 0) & rows["touches_before"] & rows["touches_behind"] & (rows["id"] > 0)
     entries = copy.entries[rows["at"][is_firm]]
     found = np.zeros(len(entries), dtype=_BOUNDS)
@@ -184,7 +186,7 @@ def _firm(copy: Copy, rows: np.ndarray) -> np.ndarray:
 
 
 def _drop_across(copy: Copy, rows: np.ndarray, bounds: np.ndarray) -> None:
-    """Drops claims of batches that touch none and lie across firm ones (_BOUNDS[n]) of their epoch."""
+    """Drops claims of batches that touch no neighbour and overlap firm ones (_BOUNDS[n]) of their epoch."""
     loose = np.flatnonzero(rows["weight"] == _CLAIM)
     own = copy.entries[rows["at"][loose]]
     wanted = np.zeros(len(own), dtype=_BOUNDS)
@@ -198,7 +200,7 @@ def _drop_across(copy: Copy, rows: np.ndarray, bounds: np.ndarray) -> None:
 
 
 class _Claims:
-    """The base offsets that are claimed for each content, and how much they weigh in all copies together.
+    """The base offsets that are claimed for each content, and their weights summed over all copies.
 
     It sets the weights in the rows of each copy. Content that a copy has twice says nothing of others.
     """
@@ -227,19 +229,19 @@ class _Claims:
             own["weight"] = weights[end - len(own) : end]
 
     def disputed(self, rows: np.ndarray) -> np.ndarray:
-        """bool[n]: rows for which other claims are there than their own."""
+        """Returns bool[n]: rows whose content has other claims than the row's own."""
         result: np.ndarray = self._counts[rows["id"]] > (rows["weight"] > 0)
         return result
 
     def contradict(self, rows: np.ndarray) -> np.ndarray:
-        """bool[n]: rows of which the claim contradicts another one, or the one before."""
+        """Returns bool[n]: rows without a claim, or whose claim contradicts another one or the row before."""
         step = np.append(0, rows["first"][1:] - rows["last"][:-1])
         is_wrong = (step < 0) | ((step > 0) & (np.diff(rows["stretch"], prepend=0) == 0))
         result: np.ndarray = self.disputed(rows) | (rows["weight"] == 0) | (is_wrong & ~rows["is_begin"])
         return result
 
     def of(self, row: np.void, room: int) -> list[Claim]:
-        """The claims of a batch that lie in its file, its own first."""
+        """Returns the claims of a batch that fit into its file, its own first."""
         first, last, weight = (int(row[name]) for name in ("first", "last", "weight"))
         found = [(first, last, weight)] if weight else []
         end = self._ends[row["id"]]
@@ -252,7 +254,7 @@ class _Claims:
 
 
 def _placed(own: np.ndarray, claims: _Claims) -> np.ndarray:
-    """int64[n] of the rows of a file: where they are believed to be, as _ROW.first; _NONE: unknown."""
+    """Places the rows of a file: int64[n] in terms of _ROW.first; _NONE where that is unknown."""
     disputed = claims.disputed(own)
     apart = disputed | (own["weight"] == 0) | (own["id"] == 0)
     differs = (own["first"][1:] != own["last"][:-1]) | (np.diff(own["stretch"]) != 0)
@@ -281,7 +283,7 @@ def _placed(own: np.ndarray, claims: _Claims) -> np.ndarray:
 
 
 class _Around:
-    """What lies around the rows of a file: the nearest ones whose places (int64[n]) are known.
+    """The nearest rows before and after each row of a file whose places (int64[n]) are known.
 
     before, after: offsets that are missing there. joins_before, joins_after: no other offset can be missing
     between.
@@ -297,7 +299,7 @@ class _Around:
         self._is_near = [own["piece"][at] == own["piece"] for at in (before, after)]
 
     def is_undecided(self, at: int, options: Sequence[Claim]) -> bool:
-        """Whether the claim that was found touches nothing, and another one weighs as much and fits too."""
+        """Returns whether the chosen claim touches nothing, and another that fits weighs as much or more."""
         first, last, weight = next(one for one in options if one[0] == self._found[at])
         before, after = int(self.before[at]), int(self.after[at])
         touches = (self._is_near[0][at] and first == before) or (self._is_near[1][at] and last == after)
@@ -306,7 +308,10 @@ class _Around:
 
 
 def _with_alike(copy: Copy, own: np.ndarray, found: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """int64[n]: places, also where one firm batch (_BOUNDS[m]) of the epoch has as many offsets and fits."""
+    """Places rows also by the one firm batch (_BOUNDS[m]) of the epoch with as many offsets that fits.
+
+    Returns int64[n], as ``_placed`` does.
+    """
     around = _Around(own, found)
     for at in np.flatnonzero(found == _NONE).tolist() if len(bounds) else ():
         alike = bounds[bounds["epoch"] == copy.entries["epoch"][own["at"][at]]]
@@ -318,7 +323,7 @@ def _with_alike(copy: Copy, own: np.ndarray, found: np.ndarray, bounds: np.ndarr
 
 
 def _write(copy: Copy, own: np.ndarray, found: np.ndarray) -> None:
-    """Corrects the entries of the rows of a file."""
+    """Corrects the entries of a file's rows, in place; marks those without a place as not sound."""
     entries, bases = copy.entries, own["origin"] + found
     lost = own["at"][(found == _NONE) & (own["id"] > 0)]
     entries["is_sound"][lost] = False

@@ -1,4 +1,4 @@
-"""What one copy says of its log: its leader epochs, where it begins and ends."""
+"""Finds what one copy says of its log: its leader epochs, where it begins and ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Epochs = list[tuple[int, int]]  # (leader epoch, start offset), both rising
 
 
 def epochs_of_batches(copy: Copy) -> Epochs:
-    """The epochs of a copy's batches with the first offset of each.
+    """Returns the epochs of a copy's batches with the first offset of each.
 
     Headers of damaged batches count where they fit between their neighbours: an epoch may begin with one.
     """
@@ -39,13 +39,16 @@ def epochs_of_batches(copy: Copy) -> Epochs:
 
 
 def believed_epochs(copy: Copy) -> Epochs:
-    """The entries of a copy's ``leader-epoch-checkpoint`` that its batches do not contradict."""
+    """Returns the entries of ``leader-epoch-checkpoint`` that the copy's batches do not contradict.
+
+    Adds the others to ``copy.unbelieved``.
+    """
     sound = copy.sound
     sound = rows_where(sound, sound["epoch"] >= 0)
     kept: Epochs = []
     for at, (epoch, start) in enumerate(copy.epochs or []):
         older = sound["epoch"] < epoch
-        # the first entry begins with the log's start, which may lie in a batch, or behind some that are left
+        # the first entry begins with the log's start, which may lie in a batch, or after some that are left
         newer = sound["epoch"] >= epoch + (at == 0)
         contradicts = ((sound["last"] >= start) & older | (sound["base"] < start) & newer).any()
         if contradicts or epoch < 0 or start < 0:
@@ -76,13 +79,13 @@ def check_snapshots(copy: Copy) -> None:
 
 
 def log_end(copy: Copy) -> int:
-    """The offset behind the copy's last sound batch; its first segment's base offset without one."""
+    """Returns the offset after the copy's last sound batch; without one, its first segment's base offset."""
     sound = copy.sound
     return int(sound["last"].max()) + 1 if len(sound) else copy.first_file or 0
 
 
 def log_start(copy: Copy, noted: Epochs) -> int:
-    """The first offset of a copy: where retention or a deletion of records left it.
+    """Returns the first offset of a copy's log, which retention or a deletion of records has moved.
 
     A broker that moves the start moves the first entry of the epochs too: an epoch that begins before the
     first segment shows that a segment is missing, not deleted.

@@ -1,4 +1,4 @@
-"""``recover --write``: a log directory of the healed log from which one broker starts, as its own controller.
+"""``recover --write``: writes a log directory of the healed log, from which one broker and controller starts.
 
 A KRaft broker renames a log's folder to ``-stray``, and does not serve it (KAFKA-15605), unless its metadata
 has the log's topic id and names the broker as a replica. So ``bootstrap.checkpoint`` holds the topics with
@@ -38,14 +38,14 @@ _RECORDS_IN_A_BATCH = 500
 
 
 class Disk(NamedTuple):
-    """A log directory's broker, and its id as Kafka writes ids."""
+    """The node id of a log directory's broker, and the directory's id in Kafka's notation."""
 
     node_id: int
     directory_id: str
 
 
 def write_recovered(folder: Path, done: Recovered, node_id: int) -> None:
-    """Writes what ``recover`` found as the disk of one broker, which is its own controller."""
+    """Writes the healed logs as the disk of one broker, which is its own controller."""
     disk = write_identity(folder, done.inventory, node_id)
     logs = {place: log for place, log in done.logs.items() if is_topic_name(place[0])}
     done.inventory.warnings += [
@@ -69,7 +69,7 @@ def write_recovered(folder: Path, done: Recovered, node_id: int) -> None:
 
 
 def write_identity(folder: Path, inventory: Inventory, node_id: int) -> Disk:
-    """Writes ``meta.properties`` of a new log directory."""
+    """Writes ``meta.properties`` of a new log directory; returns its ids."""
     disk = Disk(node_id, new_uuid())
     own = {"version": 1, "cluster.id": inventory.cluster_id or new_uuid()}
     own |= {"node.id": disk.node_id, "directory.id": disk.directory_id}
@@ -78,7 +78,7 @@ def write_identity(folder: Path, inventory: Inventory, node_id: int) -> Disk:
 
 
 def _topic_ids(logs: Mapping[tuple[str, int], HealedLog]) -> dict[str, str]:
-    """The id of each topic; a new one where no copy has it."""
+    """Returns topic -> id; a new id where no copy has one."""
     ids: dict[str, str] = {}
     for (topic, _), log in logs.items():
         if log.topic_id is not None:
@@ -89,7 +89,7 @@ def _topic_ids(logs: Mapping[tuple[str, int], HealedLog]) -> dict[str, str]:
 def metadata_of(
     logs: Mapping[tuple[str, int], HealedLog], ids: Mapping[str, str], disk: Disk, state: ClusterState | None
 ) -> list[bytes]:
-    """Records of the controller: features, topics, partitions with this broker alone, settings of topics.
+    """Makes the controller's records: features, topics, partitions of this broker alone, topic settings.
 
     state: what the brokers' metadata says; None where there is none.
     """
@@ -121,7 +121,7 @@ def metadata_of(
 
 
 def _partition(number: int, topic_id: str, disk: Disk, epoch: int) -> dict[str, Any]:
-    """A partition with one replica and no leader yet: the broker is elected once it has registered."""
+    """Returns a PartitionRecord with one replica and no leader: one is elected once the broker registers."""
     own = [disk.node_id]
     return {
         "partitionId": number,
@@ -136,7 +136,7 @@ def _partition(number: int, topic_id: str, disk: Disk, epoch: int) -> dict[str, 
 
 
 def bootstrap(records: Sequence[bytes]) -> bytes:
-    """``bootstrap.checkpoint``: a snapshot of KRaft with these records."""
+    """Returns the bytes of ``bootstrap.checkpoint``: a KRaft snapshot with these records."""
     from kafka_log_lake.udfs.kernels.checksums import crc32c  # loads compiled kernels
 
     now = int(time.time() * 1000)
@@ -160,5 +160,5 @@ def bootstrap(records: Sequence[bytes]) -> bytes:
 
 
 def _control_key(kind: int) -> bytes:
-    """Version int16 and type int16."""
+    """Returns the key of a control record: version int16 (0) and type int16."""
     return bytes([0, 0, 0, kind])

@@ -1,4 +1,4 @@
-"""The part of a sequence that is in order, where a few of its numbers are wrong."""
+"""Finds the heaviest part of a sequence that never falls, where a few of its numbers are wrong."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class _Best:
         self._links: list[int] = []
 
     def upto(self, first: int) -> tuple[int, int]:
-        """(weight, last link) of the heaviest one that does not end behind ``first``; (0, -1) without one."""
+        """Returns (weight, last link) of the heaviest chain that ends by ``first``; (0, -1) without one."""
         at = bisect_right(self._lasts, first) - 1
         return (self._sums[at], self._links[at]) if at >= 0 else (0, -1)
 
     def end(self) -> int:
-        """The last link of the heaviest one; -1 without one."""
+        """Returns the last link of the heaviest chain; -1 without one."""
         return self._links[-1] if self._links else -1
 
     def add(self, last: int, total: int, link: int) -> None:
-        """Adds a chain, unless one that weighs as much ends there or before."""
+        """Adds a chain, unless one that ends there or before weighs as much."""
         if self.upto(last)[0] >= total:
             return
         begin = end = bisect_left(self._lasts, last)
@@ -35,7 +35,7 @@ class _Best:
         self._lasts[begin:end], self._sums[begin:end], self._links[begin:end] = [last], [total], [link]
 
     def join(self, other: _Best) -> None:
-        """Adds all chains of another one."""
+        """Adds all chains of another _Best."""
         for one in zip(other._lasts, other._sums, other._links, strict=True):
             self.add(*one)
 
@@ -43,7 +43,7 @@ class _Best:
 def heaviest_chain(
     claims: Sequence[Sequence[Claim]], stretches: Sequence[int] | None = None, gap: int = 0
 ) -> list[int]:
-    """Which claim of each place is in the chain that never falls and weighs most in sum; -1 for none.
+    """Returns the claim of each place in the chain that never falls and weighs most; -1 for none.
 
     claims: of each place, in their order. A claim begins with the number that the one before ends with, or
     with a higher one. stretches: of each place; between two of the same stretch a step up costs ``gap``.

@@ -1,4 +1,4 @@
-"""``kafka-log-lake recover``: one log out of the copies that are left, and the bill of what is lost.
+"""``kafka-log-lake recover``: makes one log out of the copies that are left, and lists what is lost.
 
 Compares the copies of partitions on the disks of brokers, heals damage in one by another, and decodes the one
 true log into a lake. ``--write`` makes a log directory of it that a broker starts from. Needs no Java.
@@ -39,11 +39,11 @@ def run(
     metadata: bool = False,
     at: int | None = None,
 ) -> None:
-    """Recovers, and prints the bill. Raises a UserError for sources or folders that can't be used.
+    """Recovers, and prints the losses. Raises a UserError for sources or folders that can't be used.
 
-    report: a folder for the bill as a page and as CSV. write: a new folder for a log directory that the
+    report: a folder for a page and a CSV of the losses. write: a new folder for a log directory that the
     broker ``node_id`` starts from. metadata: whether the metadata logs of controllers are compared instead;
-    at: before which offset of theirs.
+    at: the offset of the metadata log before which the state is taken, None for its end.
     """
     if not settings.source:
         raise UserError("--source is missing: name the disks, such as --source broker1=/mnt/broker1")
@@ -93,7 +93,7 @@ def run(
 def _recover_metadata(
     settings: Settings, report: str | None, write: str | None, node_id: int, at: int | None
 ) -> None:
-    """Compares controllers, and prints and writes the state of the cluster."""
+    """Compares metadata logs of controllers; prints and writes the state of the cluster."""
     from kafka_log_lake.pipelines.recover import quorum, state_files  # other runs start without them
 
     inventory = find_copies(settings.source, METADATA_TOPIC.__eq__)

@@ -30,7 +30,7 @@ _BYTES_AT_A_TIME = 8 << 30  # of partitions whose headers are in memory together
 
 @dataclass
 class Compared:
-    """One log: the topic of one id, its copies, and what became of them.
+    """One log, of one topic id: its copies, and what comparing them gave.
 
     others: copies of logs of another topic id under the same name. id_rule: why this id was taken.
     """
@@ -46,7 +46,7 @@ class Compared:
     id_rule: str = ""
 
     def true_end(self, copy: Copy) -> int | None:
-        """The offset behind the last batch of a copy that is of the true history; None without one."""
+        """Returns the offset after the copy's last batch of the true history; None if it has none."""
         kept = copy.entries[copy.entries["is_sound"] & self.history.is_true[copy.number]]
         return int(kept["last"].max()) + 1 if len(kept) else None
 
@@ -54,7 +54,7 @@ class Compared:
 class Task(NamedTuple):
     """What a worker process needs to compare the copies of one partition.
 
-    number: of the task. stored: where the headers of slices are.
+    number: index of the task. stored: files with the headers of slices.
     """
 
     number: int
@@ -65,7 +65,7 @@ class Task(NamedTuple):
 
 
 def compare(inventory: Inventory, settings: Settings, named: Placements | None = None) -> Iterator[Compared]:
-    """Every partition of the sources, by topic and number; ``__cluster_metadata`` is not among them.
+    """Yields every partition of the sources, by topic and number, without ``__cluster_metadata``.
 
     named: what the metadata logs of the sources say; None: read here.
     """
@@ -80,7 +80,7 @@ def compare(inventory: Inventory, settings: Settings, named: Placements | None =
 def tasks(
     inventory: Inventory, settings: Settings, folder: str, named: Placements, run: Map | None = None
 ) -> Iterator[Task]:
-    """A task for each partition, once the headers of its copies are read.
+    """Yields a task for each partition, after the headers of its copies are read.
 
     folder: for files with headers. named: what the metadata logs of the sources say. run: what reads headers
     elsewhere; None for processes of this machine.
@@ -101,7 +101,7 @@ def tasks(
 
 
 def compare_task(task: Task) -> Compared:
-    """Compares the copies of a partition."""
+    """Loads the headers of a partition's copies, and compares them."""
     for copy in task.copies:
         parts = [_placed(copy, number, path) for of, number, path in task.stored if of == copy.number]
         entries = concatenated(parts)
@@ -110,13 +110,13 @@ def compare_task(task: Task) -> Compared:
 
 
 def forget(task: Task) -> None:
-    """Removes the files with headers, once nothing can fail that would need them again."""
+    """Removes the files with headers of a task, once they are no longer needed."""
     for _, _, path in task.stored:
         os.remove(path)
 
 
 def _placed(copy: Copy, number: int, path: str) -> np.ndarray:
-    """The entries of a slice with their place in the copy."""
+    """Loads the entries of a slice, and sets their place in the copy."""
     entries: np.ndarray = np.load(path)
     entries["copy"], entries["file"], entries["file_base"] = copy.number, number, copy.files[number].base
     return entries
@@ -129,7 +129,7 @@ def store_entries(
     folder: str,
     run: Map | None = None,
 ) -> dict[PartitionFolder, list[Stored]]:
-    """Reads the headers of all copies of some partitions into files. Copies get their damaged ranges."""
+    """Reads the headers of all copies of some partitions into files; adds damaged ranges to the copies."""
     segments, owners = [], {}
     for place in places:
         for copy in inventory.copies[place]:
@@ -162,7 +162,7 @@ def _read_headers(slice_: Slice, max_batch_uncompressed: int, folder: str) -> Sl
 
 
 class Known(NamedTuple):
-    """What the nodes' ``__cluster_metadata`` says of one partition.
+    """What the ``__cluster_metadata`` of the nodes says of one partition.
 
     topic_id: of the topic that is there at the end. led: node -> topic id -> the epoch that it led the
     partition in last, by its own log. named: node -> the topic's id by its own log. placement: None where the
@@ -184,7 +184,7 @@ _NO_METADATA = (
 
 
 def known_of(place: PartitionFolder, copies: Sequence[Copy], found: Placements) -> Known:
-    """What the metadata logs of the sources say of a partition with these copies."""
+    """Collects what the metadata logs of the sources say of a partition with these copies."""
     named = {node: state.topic_id(place.topic) for node, state in found.by_node.items()}
     ids = {one for one in (*named.values(), *(copy.topic_id for copy in copies)) if one}
     led: dict[int, dict[str, int]] = {}
@@ -203,7 +203,7 @@ def known_of(place: PartitionFolder, copies: Sequence[Copy], found: Placements) 
 
 
 def _doubts(found: Placements, placement: Placement | None) -> Iterator[str]:
-    """Why copies may be missing, or an election not be known, by the metadata logs of the sources."""
+    """Yields why copies may be missing or an election unknown, by the metadata logs of the sources."""
     assert found.state is not None
     if found.state.may_lack_partitions:
         yield f"__cluster_metadata of {found.disk} has {found.state.unread_text}"
@@ -220,7 +220,7 @@ def _doubts(found: Placements, placement: Placement | None) -> Iterator[str]:
 
 
 def compare_copies(place: PartitionFolder, copies: Sequence[Copy], known: Known) -> Compared:
-    """The log of one partition. Its copies have their entries."""
+    """Compares the copies of one partition, whose entries are loaded, and heals its log."""
     topic_id, rule = _topic_id(copies, known)
     own = [copy for copy in copies if copy.topic_id in (topic_id, None)]
     others = [copy for copy in copies if copy.topic_id not in (topic_id, None)]
@@ -246,7 +246,7 @@ def compare_copies(place: PartitionFolder, copies: Sequence[Copy], known: Known)
 
 
 def _unknown_leader(history: History, known: Known) -> Iterator[str]:
-    """A sentence where the metadata log names a later leader than any copy knows."""
+    """Yields a sentence if the metadata log names a later leader epoch than any copy knows."""
     highest = history.epochs[-1][0] if history.epochs else -1
     if known.placement is not None and known.placement.leader_epoch > highest:
         yield (
@@ -256,7 +256,7 @@ def _unknown_leader(history: History, known: Known) -> Iterator[str]:
 
 
 def _topic_id(copies: Sequence[Copy], known: Known) -> tuple[str | None, str]:
-    """The id of the topic that is the present one of this name, and by which rule."""
+    """Returns the id of the present topic of this name, None if no copy has one, and the rule for it."""
     ids = {copy.topic_id for copy in copies if copy.topic_id}
     if len(ids) < 2:
         return next(iter(ids), None), "one topic id"
@@ -273,7 +273,7 @@ def _newest(copy: Copy) -> int:
 
 
 def _leaders(topic_id: str | None, copies: Sequence[Copy], known: Known) -> list[Leader]:
-    """The copies whose own broker knew that it led the partition, with the epoch."""
+    """Returns the copies whose own broker knew that it led the partition, with the epoch."""
     found = []
     for copy in copies:
         if copy.broker_id is None or copy.state != LIVE:

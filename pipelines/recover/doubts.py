@@ -1,4 +1,4 @@
-"""What nothing confirms in a healed log of damaged copies: base offsets lie outside of every checksum."""
+"""Finds batches of a healed log whose base offset, which no checksum covers, nothing confirms."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _PLACE = ["file", "position"]
 
 
 def unconfirmed(copies: Sequence[Copy], batches: np.ndarray, is_compacted: bool) -> list[str]:
-    """A sentence on healed batches (ENTRY[n]) whose base offset may be wrong; none where no copy is damaged.
+    """Returns a sentence on healed batches (ENTRY[n]) whose base offset may be wrong, or [].
 
-    A base offset is confirmed by a batch that touches it, by the name of the segment that it begins, and by
-    another copy of the batch: one that is confirmed itself, or two that have it as it is stored. One that was
-    corrected in the cleaned part of a log is not; one behind a gap that nothing explains is by other copies
-    alone.
+    A base offset is confirmed by a batch that touches it, by the name of the segment that begins with it, or
+    by other copies of the batch: one that is itself confirmed, or two that store the same offset. One that
+    was corrected in the cleaned part of a log is not confirmed by its neighbours. One after a gap that
+    nothing explains is confirmed by other copies alone.
     """
     is_hurt = any(hurt.reason not in TAILS for copy in copies for hurt in copy.hurts)
     is_hurt |= any((copy.entries["mended"] & _CORRECTED).any() for copy in copies)
@@ -59,7 +59,7 @@ def unconfirmed(copies: Sequence[Copy], batches: np.ndarray, is_compacted: bool)
 
 
 def _is_behind_gap(copy: Copy, is_compacted: bool) -> np.ndarray:
-    """bool[n] of a copy's entries: offsets before it are missing without damage, where no log cleaner ran."""
+    """Returns bool[n]: entries of a copy after a gap that neither damage nor the log cleaner explains."""
     entries = copy.entries
     gap = without_gaps(copy, np.zeros(len(entries), dtype=bool), is_compacted)
     if copy.cleaned_before is not None:  # the log cleaner leaves no gap across where it ended
@@ -72,7 +72,7 @@ def _is_behind_gap(copy: Copy, is_compacted: bool) -> np.ndarray:
 
 
 def _is_confirmed(copy: Copy, is_compacted: bool) -> np.ndarray:
-    """bool[n] of a copy's entries: their base offset is confirmed within the copy."""
+    """Returns bool[n]: entries of a copy whose base offset is confirmed within the copy."""
     entries = copy.entries
     is_weak = (entries["mended"] & _CORRECTED) != 0
     is_weak &= ~without_gaps(copy, np.zeros(len(entries), dtype=bool), is_compacted)

@@ -1,4 +1,4 @@
-"""Record batches of a copy, known by header and checksum alone: what copies are compared by.
+"""Record batches of a copy as rows of header fields and checksums, by which copies are compared.
 
 A batch has the same bytes on every replica. Its base offset, length and leader epoch (bytes 0 to 15) lie
 outside its checksum, so they can be wrong in a batch that is sound otherwise: ``audit`` compares them.
@@ -78,7 +78,7 @@ class CopyDamage:
 
 
 class SegmentFile(NamedTuple):
-    """A segment of a copy. modified: microseconds since 1970 UTC."""
+    """A segment file of a copy. modified: microseconds since 1970 UTC."""
 
     uri: str
     base: int
@@ -95,7 +95,7 @@ class Copy:
     start offset), None without a readable file; has_whole_epochs: whether each of its lines is one.
     log_start, high_watermark, recovery_point, cleaned_before: entries of the checkpoint files, None without
     one. orphans: offsets of indexes whose segment is not there. snapshots: producer snapshots (ENTRY of
-    ``producer_snapshot``) by the offset behind the log that they were made of. unbelieved: what files say and
+    ``producer_snapshot``) by the offset after the log that they were made of. unbelieved: what files say and
     batches contradict. unreadable: segments that could not be read, and why.
     """
 
@@ -121,17 +121,17 @@ class Copy:
 
     @property
     def sound(self) -> np.ndarray:
-        """ENTRY[m]: batches that are whole, by offset."""
+        """Returns ENTRY[m]: batches whose checksum is right, by offset."""
         return by_offset(rows_where(self.entries, self.entries["is_sound"]))
 
     @property
     def first_file(self) -> int | None:
-        """The base offset of the first segment; None without one."""
+        """Returns the base offset of the first segment; None without one."""
         return min((one.base for one in self.files), default=None)
 
 
 def entries_of(batches: np.ndarray, is_sound: bool = True) -> np.ndarray:
-    """ENTRY[n] of batches (BATCH[n]); copy and file are not set. The last offset of wrappers is set later."""
+    """Makes ENTRY[n] of BATCH[n]; leaves copy and file unset, and the last offset of wrappers for later."""
     found = np.zeros(len(batches), dtype=ENTRY)
     for name in ("position", "size", "count", "attributes", "producer_id", "producer_epoch"):
         found[name] = batches[name]
@@ -149,7 +149,7 @@ def entries_of(batches: np.ndarray, is_sound: bool = True) -> np.ndarray:
 
 
 def rows_where(entries: np.ndarray, is_chosen: np.ndarray) -> np.ndarray:
-    """The rows (ENTRY[n] or BATCH[n]) that are chosen (bool[n]); not copied where all are.
+    """Returns the rows (ENTRY[n] or BATCH[n]) that are chosen (bool[n]); not copied if all are.
 
     numpy's ``compress`` and ``take`` copy whole rows, an index in brackets copies field by field.
     """
@@ -158,13 +158,13 @@ def rows_where(entries: np.ndarray, is_chosen: np.ndarray) -> np.ndarray:
 
 
 def concatenated(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """ENTRY[n] of all parts, copied as whole rows."""
+    """Joins all parts to one ENTRY[n], copying whole rows."""
     rows = np.dtype((np.void, ENTRY.itemsize))
     return np.concatenate([np.zeros(0, dtype=rows), *(part.view(rows) for part in parts)]).view(ENTRY)
 
 
 def by_offset(entries: np.ndarray) -> np.ndarray:
-    """ENTRY[n] by base offset; not copied where they are so."""
+    """Sorts ENTRY[n] by base offset; does not copy it if it is sorted."""
     bases = entries["base"]
     found: np.ndarray = entries
     if not (bases[1:] >= bases[:-1]).all():
@@ -173,13 +173,13 @@ def by_offset(entries: np.ndarray) -> np.ndarray:
 
 
 def are_among(entries: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """bool[n]: which of ENTRY[n] are the same batches as some of the others (ENTRY[m])."""
+    """Returns bool[n]: which of ENTRY[n] are the same batches as some of the others (ENTRY[m])."""
     found: np.ndarray = pc.is_in(_keys(entries), value_set=_keys(others)).to_numpy(zero_copy_only=False)
     return found
 
 
 def identities(entries: np.ndarray) -> np.ndarray:
-    """What is the same of a batch in every copy: base offset, checksum and size of ENTRY[n]."""
+    """Returns what is the same of a batch in every copy: base offset, checksum and size of ENTRY[n]."""
     found = np.zeros(len(entries), dtype=_IDENTITY)
     for name in _IDENTITY.names or ():
         found[name] = entries[name]
@@ -187,15 +187,16 @@ def identities(entries: np.ndarray) -> np.ndarray:
 
 
 def _keys(entries: np.ndarray) -> pa.Array:
-    """The identities of ENTRY[n] as bytes, which Arrow hashes; numpy sorts them, at a tenth of the speed."""
+    """Returns the identities of ENTRY[n] as bytes: Arrow hashes them 10 times faster than numpy sorts."""
     buffers = [None, pa.py_buffer(identities(entries))]
     return pa.Array.from_buffers(pa.binary(_IDENTITY.itemsize), len(entries), buffers)
 
 
 @dataclass
 class SliceHeaders:
-    """The batches of one slice by header and checksum: a file with ENTRY[n], None for none; and its damaged
-    ranges (of file 0).
+    """The headers of one slice's batches.
+
+    path: a file with ENTRY[n], None where there are no batches. hurts: the slice's damaged ranges, of file 0.
     """
 
     report: SliceReport

@@ -29,7 +29,7 @@ Take = Callable[[Sequence[Offer]], tuple[np.ndarray, list[Interval]]]
 
 
 class Lost(NamedTuple):
-    """Offsets of the true history that no copy has.
+    """A range of offsets of the true history that no copy has.
 
     certain: records that were there for sure; possible: records that may have been there. last, possible:
     None where the end is not known.
@@ -45,7 +45,7 @@ class Lost(NamedTuple):
 
 @dataclass
 class Healed:
-    """The healed log.
+    """The batches of the healed log, and what is known and not known of it.
 
     batches: ENTRY[n] by offset, of all copies. lost: what none has. known: by number of a copy, the intervals
     of offsets in which it is sound. doubts: why the batches may be wrong.
@@ -58,7 +58,7 @@ class Healed:
 
 
 def is_compacted(copies: Sequence[Copy]) -> bool:
-    """Whether the log cleaner ran over a copy: by its checkpoint, or by batches that lack records."""
+    """Returns whether the log cleaner ran over a copy, by its checkpoint or by batches that lack records."""
     for copy in copies:
         entries = copy.entries
         lacks = (entries["count"] <= entries["delta"]) | (entries["attributes"] & (1 << 6) != 0)
@@ -69,9 +69,9 @@ def is_compacted(copies: Sequence[Copy]) -> bool:
 
 
 def heal(copies: Sequence[Copy], history: History, compacted: bool) -> Healed:
-    """The batches of the true history from ``history.start`` on, each from one copy.
+    """Takes the batches of the true history from ``history.start`` on, each from one copy.
 
-    Of a compacted log none is from a ``.log.deleted`` file: a cleaner replaced that.
+    ``.log.deleted`` files of a compacted log are not used: the log cleaner replaced them.
     """
     known, true, cleaned, fit = {}, {}, {}, list[int]()
     everything = copies
@@ -111,7 +111,10 @@ def heal(copies: Sequence[Copy], history: History, compacted: bool) -> Healed:
 def _taken(
     true: Mapping[int, np.ndarray], known: Mapping[int, Sequence[Interval]], offers: Sequence[Offer]
 ) -> tuple[np.ndarray, list[Interval]]:
-    """(ENTRY[n] by offset, what is known of the log): each place is of the first offer that knows it."""
+    """Takes batches from the first copy, in the order of ``offers``, that knows the place.
+
+    Returns (ENTRY[n] by offset, the intervals of offsets that are covered).
+    """
     taken, covered = list[np.ndarray](), list[Interval]()
     for number, places in offers:
         own = true[number]
@@ -128,7 +131,9 @@ def _without_deleted(
     cleaned: Mapping[int, int],
     fit: Sequence[int],
 ) -> tuple[np.ndarray, list[Interval]]:
-    """The batches of a compacted log and what is known of it: no older value of a key without its tombstone.
+    """Takes the batches of a compacted log so that no old value of a key is left without its tombstone.
+
+    Returns the batches and the intervals of offsets that are covered, as ``_taken`` does.
 
     A log cleaner removes a tombstone only after all older records of its key, from a copy that it cleaned
     beyond the tombstone. A copy that was not cleaned so far may have them, and has the tombstone unless it is
@@ -160,13 +165,13 @@ def _may_be_back(at_risk: Sequence[Interval]) -> list[str]:
 
 
 def _lost_a_side(copy: Copy, history: History, cleaned: int) -> bool:
-    """Whether a copy may lack records of the true history, as newer ones of a losing one replaced them."""
+    """Returns whether a copy may lack true records because newer ones of a losing history replaced them."""
     losing = copy.entries[copy.entries["is_sound"] & ~history.is_true[copy.number]]
     return bool((losing["base"] < cleaned).any())
 
 
 def _at_risk(batches: np.ndarray, covered: Sequence[Interval], cleaned: Mapping[int, int]) -> list[Interval]:
-    """Places that lack records, behind batches of a copy that was not cleaned so far."""
+    """Finds places that lack records, after batches of a copy that was not cleaned as far."""
     lacking = _lacking(batches, covered)
     found = np.zeros(len(lacking), dtype=bool)
     for number in np.unique(batches["copy"]).tolist():
@@ -176,21 +181,21 @@ def _at_risk(batches: np.ndarray, covered: Sequence[Interval], cleaned: Mapping[
 
 
 def _cleaned(copy: Copy, true: np.ndarray, known: Sequence[Interval]) -> int:
-    """The offset up to which a copy was cleaned: by its checkpoint, and by its batches at least."""
+    """Returns the offset up to which a copy was cleaned, by its checkpoint and at least by its batches."""
     noted = min(copy.cleaned_before or 0, log_end(copy))
     return max([noted, *(_lacking(true, known)[-1:, 1] + 1).tolist()])
 
 
 def _parts(batches: np.ndarray) -> np.ndarray:
-    """The batches that lack records."""
+    """Returns the batches that lack records."""
     return rows_where(batches, (batches["magic"] == 2) & (batches["count"] <= batches["delta"]))
 
 
 def _gaps_before(copy: Copy, true: np.ndarray) -> int:
-    """The offset before which the log cleaner may have removed whole batches of a copy.
+    """Returns the offset before which the log cleaner may have removed whole batches of a copy.
 
-    It notes how far it came. Where its note is not there, but others of the disk are, it never ran, unless
-    batches lack records.
+    The checkpoint says how far the log cleaner came. Where it has no entry for the log, but other checkpoints
+    of the disk do, the log cleaner never ran, unless batches lack records. END where nothing says it.
     """
     ends = (_parts(true)["last"] + 1).tolist()
     if copy.cleaned_before is None and (ends or copy.high_watermark is None):
@@ -199,7 +204,7 @@ def _gaps_before(copy: Copy, true: np.ndarray) -> int:
 
 
 def _lacking(batches: np.ndarray, covered: Sequence[Interval]) -> np.ndarray:
-    """int64[n, 2]: (first, last) offset of each known place that lacks records, in their order.
+    """Returns int64[n, 2]: (first, last) offset of each known place that lacks records, in their order.
 
     Such a place is a batch that lacks some, or has no batch.
     """
@@ -215,9 +220,10 @@ def _lacking(batches: np.ndarray, covered: Sequence[Interval]) -> np.ndarray:
 
 
 def _by_preference(copies: Sequence[Copy], history: History, fit: Sequence[int]) -> list[Copy]:
-    """The primary, the other copies that know the highest epoch, then those that reach further.
+    """Sorts copies by the order in which batches are taken from them.
 
-    Last those that are not fit: they may lack records that all others have.
+    First the primary, then other copies that know the highest epoch, then those whose log ends later. Copies
+    that are not fit come last: they may lack records that all others have.
     """
     states = ("live", "future", "stray", "delete", DELETED)
 
@@ -230,10 +236,11 @@ def _by_preference(copies: Sequence[Copy], history: History, fit: Sequence[int])
 
 
 def _known(copy: Copy, true: np.ndarray, gaps_before: int) -> list[Interval]:
-    """The intervals of offsets of which a copy has every record that the history still has.
+    """Returns the intervals of offsets of which a copy has every record that the history still has.
 
-    Between two batches without damage in between the log cleaner dropped what is missing, before the offset
-    ``gaps_before``. Behind it, and where a segment is missing, nothing is known of it.
+    Offsets that are missing between two batches, before the offset ``gaps_before`` and without damage in
+    between, were removed by the log cleaner. After that offset, and where a segment is missing, nothing is
+    known of them.
     """
     if not len(true):
         return []
@@ -254,7 +261,7 @@ def _known(copy: Copy, true: np.ndarray, gaps_before: int) -> list[Interval]:
 
 
 def joined(intervals: Iterable[Interval]) -> list[Interval]:
-    """Intervals in their order, those that touch joined."""
+    """Sorts intervals, and joins those that touch or overlap."""
     found: list[Interval] = []
     for first, last in sorted(intervals):
         if found and first <= found[-1][1] + 1:
@@ -265,7 +272,7 @@ def joined(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def _overlaps(batches: np.ndarray, covered: Sequence[Interval]) -> np.ndarray:
-    """bool[n]: batches that share an offset with an interval."""
+    """Returns bool[n]: which batches share an offset with an interval."""
     if not covered:
         return np.zeros(len(batches), dtype=bool)
     firsts = np.array([first for first, _ in covered], dtype=np.int64)
@@ -277,7 +284,7 @@ def _overlaps(batches: np.ndarray, covered: Sequence[Interval]) -> np.ndarray:
 
 
 def _each_once(batches: np.ndarray) -> np.ndarray:
-    """Batches by offset without those that overlap one before."""
+    """Drops batches that overlap one before them. The batches are in the order of their offsets."""
     if not len(batches):
         return batches
     reached = np.maximum.accumulate(batches["last"])
@@ -285,7 +292,7 @@ def _each_once(batches: np.ndarray) -> np.ndarray:
 
 
 def _common(one: Sequence[Interval], other: Sequence[Interval]) -> Iterator[Interval]:
-    """What two lists of intervals, each in order, share."""
+    """Yields the intersections of two lists of intervals, each in order."""
     i = j = 0
     while i < len(one) and j < len(other):
         first, last = max(one[i][0], other[j][0]), min(one[i][1], other[j][1])
@@ -295,7 +302,7 @@ def _common(one: Sequence[Interval], other: Sequence[Interval]) -> Iterator[Inte
 
 
 def missing(known: Sequence[Interval], first: int, end: int) -> list[Interval]:
-    """The intervals of [first, end) that none of the known ones covers."""
+    """Returns the intervals of [first, end) that none of the known ones covers."""
     found, at = [], first
     for begin, last in known:
         if begin > at and at < end:
@@ -307,7 +314,10 @@ def missing(known: Sequence[Interval], first: int, end: int) -> list[Interval]:
 
 
 def _lost(copies: Sequence[Copy], history: History, gap: Interval, compacted: bool) -> Lost:
-    """What a gap of all copies was. In a log that is not compacted each of its offsets was a record."""
+    """Describes a range of offsets that no copy has: how many records, and why each copy lacks them.
+
+    In a log that is not compacted each of the offsets was a record.
+    """
     first, last = gap
     possible = last - first + 1
     certain, why, is_damaged = 0 if compacted else possible, [], False
@@ -331,7 +341,7 @@ def _lost(copies: Sequence[Copy], history: History, gap: Interval, compacted: bo
 
 
 def _hurts_in(copy: Copy, gap: Interval) -> list[CopyDamage]:
-    """The damaged ranges of a copy between the batches around a gap."""
+    """Returns the damaged ranges of a copy between the sound batches before and after a gap."""
     sound = copy.entries[copy.entries["is_sound"]]
     before = sound[sound["last"] < gap[0]]
     behind = sound[sound["base"] > gap[1]]
@@ -343,7 +353,7 @@ def _hurts_in(copy: Copy, gap: Interval) -> list[CopyDamage]:
 def _lost_at_the_end(
     copies: Sequence[Copy], history: History, batches: np.ndarray, compacted: bool
 ) -> list[Lost]:
-    """Offsets behind the healed log that a copy of its history is known to have had."""
+    """Finds offsets after the healed log that a copy of its history is known to have had."""
     reach, certain, witnesses = history.end, history.end, []
     for copy in copies:
         entries = copy.entries[copy.entries["is_sound"]]
@@ -371,10 +381,11 @@ def _lost_at_the_end(
 def _unknown_at_the_end(
     copies: Sequence[Copy], history: History, batches: np.ndarray, compacted: bool
 ) -> list[Lost]:
-    """Damaged bytes behind the healed log of which no header says what they were; a torn tail is none.
+    """Finds damaged bytes after the healed log whose records no header counts; a torn tail does not count.
 
-    Where the log is not compacted, a batch has as many bytes in each copy: more than the healed batches have
-    that follow a copy's sound ones are behind the healed log.
+    In a log that is not compacted a batch has the same size in each copy. So the healed batches that follow a
+    copy's last sound one account for as many damaged bytes; only more bytes than that are after the healed
+    log.
     """
     found = []
     for copy in copies:
@@ -393,7 +404,7 @@ def _unknown_at_the_end(
 
 
 def _claimed(copy: Copy) -> Iterator[tuple[str, int]]:
-    """(what says it, offset) of damaged batches behind the log: their headers follow it and each other."""
+    """Yields (witness, end offset) of damaged batches after the log, whose headers follow each other."""
     end = log_end(copy)
     for hurt in sorted(copy.hurts, key=lambda one: (one.file, one.position)):
         if hurt.first == end and hurt.last is not None and 0 <= hurt.last - hurt.first < 1 << 24:

@@ -1,8 +1,9 @@
-"""Which history of a log is the true one: that of the highest leader epoch (KIP-101, KIP-279).
+"""Finds the true history of a log: that of the highest leader epoch (KIP-101, KIP-279).
 
-An epoch has one leader, so all batches of an epoch are of one history. A leader notes the epoch and the
-offset it begins with before it writes anything, in ``leader-epoch-checkpoint``; its followers note it with
-the first batch. The epoch before ends there, whatever a copy that did not follow has behind it.
+An epoch has one leader, so all batches of an epoch belong to one history. Before a leader writes anything it
+notes its epoch and the offset where it begins, in ``leader-epoch-checkpoint``; its followers note it with the
+first batch. The epoch before ends at that offset: batches of that epoch from there on, in a copy that did not
+follow, are not of the history.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from kafka_log_lake.udfs.format import layout as f
 
 
 class Certainty(StrEnum):
-    """How sure an answer is."""
+    """How certain a history is."""
 
     CERTAIN = "certain"
     LIKELY = "likely"
@@ -38,10 +39,10 @@ class Certainty(StrEnum):
 class History:
     """The true history of a log.
 
-    epochs: its leader epochs with the offsets they begin with. start: the first offset, end: the one behind
-    the last. holders: numbers of the copies that know the highest epoch; primary: the one that its batches
-    are taken from first. is_true: by number of a copy, bool[n] of its entries. likely: numbers of entries,
-    by copy, that are of it as far as can be known. sure, rule: how sure, and why.
+    epochs: its leader epochs with the offsets they begin with. start: the first offset; end: the one after
+    the last. holders: numbers of the copies that know the highest epoch; primary: the one that batches are
+    taken from first. is_true: by number of a copy, bool[n] of its entries. sure, rule: how certain it is, and
+    why.
     """
 
     epochs: Epochs
@@ -57,14 +58,14 @@ class History:
 
 @dataclass(frozen=True)
 class Leader:
-    """What a broker's ``__cluster_metadata`` says: it led the partition last, and in which epoch."""
+    """A broker that led a partition last, and in which epoch, by its own ``__cluster_metadata``."""
 
     copy: int
     epoch: int
 
 
 def true_history(copies: Sequence[Copy], leaders: Sequence[Leader]) -> History:
-    """The true history of a log of which these are the copies; ``audit.mend`` corrected their batches."""
+    """Finds the true history of a log, from copies whose batches ``audit.mend`` has corrected."""
     if not copies:
         return History([], 0, 0, [], -1, {}, Certainty.CERTAIN, "no copy is of this topic")
     noted = {copy.number: believed_epochs(copy) for copy in copies}
@@ -89,7 +90,7 @@ def true_history(copies: Sequence[Copy], leaders: Sequence[Leader]) -> History:
     primary = max(live, key=lambda n: (ends[n], -len(by_number[n].hurts), -n))
     doubts += _diverged_without_epochs(copies, by_number[primary], is_true)
     end = max([*ends.values(), *(_end(by_number[n], is_true[n]) for n in whole)])
-    for copy in copies:  # a broker cut off what it deleted behind the end
+    for copy in copies:  # a broker cut off what it deleted after the end
         if copy.state == DELETED:
             is_true[copy.number] &= copy.entries["last"] < end
     history = History(
@@ -100,7 +101,7 @@ def true_history(copies: Sequence[Copy], leaders: Sequence[Leader]) -> History:
 
 
 def _add_leader(copies: Sequence[Copy], noted: dict[int, Epochs], leader: Leader, doubts: list[str]) -> None:
-    """The epoch that a broker led last, where its file of epochs is gone: it began with the log's end."""
+    """Adds the epoch that a broker led last, where its epoch file is missing; it began at the log's end."""
     copy = next(one for one in copies if one.number == leader.copy)
     highest = max([epoch for epoch, _ in noted[copy.number]] + copy.sound["epoch"].tolist(), default=-1)
     if copy.epochs is None and leader.epoch > highest:
@@ -112,7 +113,10 @@ def _add_leader(copies: Sequence[Copy], noted: dict[int, Epochs], leader: Leader
 
 
 def _joined(noted: Epochs, of_batches: Epochs) -> Epochs:
-    """Batches before the log's start may still be there, where its first noted epoch begins."""
+    """Joins the noted epochs with those of batches; an epoch begins at the lower of both offsets.
+
+    Batches before the log's start may still be there, and the first noted epoch begins at that start.
+    """
     found = dict(of_batches)
     for epoch, start in noted:
         found[epoch] = min(found.get(epoch, start), start)
@@ -120,7 +124,7 @@ def _joined(noted: Epochs, of_batches: Epochs) -> Epochs:
 
 
 def _lineage(known: Sequence[Epochs]) -> Epochs:
-    """The epochs of the copies that know the highest one; each begins at the lowest offset that one says."""
+    """Joins the epochs of copies that know the highest one; each begins at the lowest offset they give."""
     found: dict[int, int] = {}
     for epochs in known:
         for epoch, start in epochs:
@@ -133,9 +137,9 @@ def _lineage(known: Sequence[Epochs]) -> Epochs:
 
 
 def _is_true(copy: Copy, epochs: Epochs, known: Epochs) -> np.ndarray:
-    """bool[n]: entries that are of the history: of one of its epochs, before the next one begins.
+    """Returns bool[n]: entries of one of the history's epochs that lie before the next epoch begins.
 
-    known: the copy's own epochs. A batch of magic 0 or 1 is of the one that began before it.
+    known: the copy's own epochs. A batch of magic 0 or 1 belongs to the epoch that began last before it.
     """
     entries = copy.entries
     if not epochs:
@@ -155,9 +159,9 @@ def _is_true(copy: Copy, epochs: Epochs, known: Epochs) -> np.ndarray:
 def _accept_where_holders_are_hurt(
     copies: Sequence[Copy], holders: Sequence[int], epochs: Epochs, is_true: dict[int, np.ndarray]
 ) -> None:
-    """Accepts batches of an epoch that no holder has a batch of, where all holders are damaged.
+    """Accepts batches of an epoch that no holder has, where all holders are damaged at that place.
 
-    An epoch whose only batches are damaged in all holders, and that no file names, is not in the history.
+    The history does not list an epoch that no file names and whose batches are damaged in all holders.
     """
     own = {epoch for epoch, _ in epochs}
     held = [one for one in copies if one.number in holders]
@@ -175,10 +179,11 @@ def _accept_where_holders_are_hurt(
 def _diverged_without_epochs(
     copies: Sequence[Copy], primary: Copy, is_true: dict[int, np.ndarray]
 ) -> list[str]:
-    """Takes messages of magic 0 and 1 out of the history where the primary has others; a sentence a copy.
+    """Drops messages of magic 0 and 1 from the history where the primary has others at their offsets.
 
-    They have no leader epoch. Where a copy has another message at an offset, its log went another way from
-    there on. Messages that are not compressed are compared: the log cleaner writes wrappers anew.
+    Returns a sentence for each such copy. They have no leader epoch: where a copy has another message at an
+    offset, its log differs from there on. Only messages without compression are compared: the log cleaner
+    rewrites wrappers.
     """
     older = [copy for copy in copies if (copy.entries["magic"] < 2).any()]
     if primary not in older:
@@ -204,13 +209,13 @@ def _diverged_without_epochs(
 
 
 def _are_plain(entries: np.ndarray) -> np.ndarray:
-    """bool[n]: messages of magic 0 and 1 without a codec."""
+    """Returns bool[n]: messages of magic 0 and 1 that are not compressed."""
     result: np.ndarray = (entries["magic"] < 2) & (entries["attributes"] & f.CODEC_MASK == 0)
     return result
 
 
 def _is_hurt(copy: Copy, base: int, last: int, epoch: int) -> bool:
-    """Whether a copy is damaged where a batch lies, and the batches around would let it lie there."""
+    """Returns whether a copy is damaged at a batch's offsets, and its neighbours there leave room for it."""
     sound = copy.sound
     before = sound[sound["last"] < base][-1:]
     behind = sound[sound["base"] > last][:1]
@@ -234,7 +239,10 @@ def _end(copy: Copy, is_true: np.ndarray) -> int:
 def _judge(
     history: History, copies: Sequence[Copy], noted: dict[int, Epochs], known: dict[int, Epochs]
 ) -> None:
-    """How sure the history is: a leader that wrote nothing is known from its file of epochs alone."""
+    """Sets how certain the history is, why, and its doubts.
+
+    A leader that wrote nothing is known only from its ``leader-epoch-checkpoint``.
+    """
     live = [copy for copy in copies if copy.state == "live"]
     missing = [copy.name for copy in live if not _has_all_epochs(copy)]
     highest = history.epochs[-1][0] if history.epochs else -1
@@ -267,7 +275,7 @@ def _judge(
 
 
 def _has_all_epochs(copy: Copy) -> bool:
-    """Whether ``leader-epoch-checkpoint`` is whole, and has the epochs of the batches from its first on."""
+    """Returns whether ``leader-epoch-checkpoint`` is whole, with all epochs of batches since its first."""
     if copy.epochs is None or not copy.has_whole_epochs:
         return False
     noted = [epoch for epoch, _ in copy.epochs]
@@ -276,7 +284,7 @@ def _has_all_epochs(copy: Copy) -> bool:
 
 
 def _unreached(history: History, copies: Sequence[Copy]) -> list[str]:
-    """A sentence where the log of no copy that knows the highest epoch reaches the offset it begins with.
+    """Returns a sentence if no copy with the highest epoch reaches the offset where that epoch begins.
 
     A leader notes the end of its log: either the log was cut off since, or the entry is wrong.
     """
@@ -290,7 +298,7 @@ def _unreached(history: History, copies: Sequence[Copy]) -> list[str]:
 
 
 def _unclear_start(history: History, copies: Sequence[Copy], noted: dict[int, Epochs]) -> list[str]:
-    """A sentence where files of the true log's holders differ in where it begins, and batches lie between.
+    """Returns a sentence if files of the holders give different log starts, and batches lie between these.
 
     A broker that moves the start writes it to ``leader-epoch-checkpoint`` at once, to
     ``log-start-offset-checkpoint`` within a minute.
@@ -311,7 +319,7 @@ def _unclear_start(history: History, copies: Sequence[Copy], noted: dict[int, Ep
 
 
 def _before_first(history: History, copies: Sequence[Copy]) -> list[str]:
-    """A sentence where the log has batches of older epochs than those that its holders know."""
+    """Returns a sentence if the log has batches of older epochs than those that its holders know."""
     first, start = history.epochs[0] if history.epochs else (-1, 0)
     for copy in copies:
         kept = copy.entries[history.is_true[copy.number] & copy.entries["is_sound"]]

@@ -1,4 +1,4 @@
-"""The flow of ``recover``: copies -> compared -> a healed log a partition -> decoded -> the bill.
+"""The flow of ``recover``: find copies, compare them, write a healed log per partition, decode, list losses.
 
 The healed log lies in ``<lake>/_healed`` as a log directory whose segments are lists of pieces of the copies:
 no payload is written before it is decoded. The sources are only read. A run that was killed is completed by
@@ -59,10 +59,10 @@ _LOSING = "_losing"  # files of one run, below HEALED
 
 @dataclass
 class Recovered:
-    """What a run found.
+    """The results of a run.
 
     placements: what the metadata logs of the sources say. summary: of decoding the healed log. lost_records:
-    rows of the bill; losses: its records, each counted once.
+    number of rows in the table; losses: its records, each counted once.
     """
 
     lake: str
@@ -75,12 +75,12 @@ class Recovered:
 
     @property
     def logs(self) -> dict[tuple[str, int], HealedLog]:
-        """The healed logs, by topic and partition."""
+        """Returns the healed logs by topic and partition."""
         return {(one.topic, one.partition): one.log for one in self.partitions if one.log is not None}
 
     @property
     def policies(self) -> dict[str, Policy]:
-        """The cleanup policy of each topic, by its setting or by its logs."""
+        """Returns the cleanup policy of each topic, by its setting or by its logs."""
         cleaned: dict[str, bool] = {}
         for one in self.partitions:
             cleaned[one.topic] = cleaned.get(one.topic, False) or one.is_compacted
@@ -89,12 +89,12 @@ class Recovered:
 
     @property
     def losing(self) -> int:
-        """Records that losing histories alone have."""
+        """Returns the number of records that only losing histories have."""
         return sum(one.records for one in self.losses)
 
     @property
     def doubts(self) -> list[str]:
-        """Each doubt once, after the partitions that it is of."""
+        """Returns each doubt once, with the partitions that it is about before it."""
         places: dict[str, list[str]] = defaultdict(list)
         for one in self.partitions:
             for doubt in dict.fromkeys(one.doubts):
@@ -107,24 +107,24 @@ class Recovered:
 
     @property
     def certainty(self) -> Counter[str]:
-        """How many partitions have a history that is known with each certainty."""
+        """Counts partitions by how certain their history is."""
         return Counter(one.sure for one in self.partitions)
 
     def rows(self, table: Table) -> list[rows.Row]:
-        """The rows of a table of ``rows.REPORTED``."""
+        """Returns the rows of a table of ``rows.REPORTED``."""
         return [row for one in self.partitions for row in one.rows[table.name]]
 
     def total(self, name: str) -> int:
-        """The sum of a number that ``Partition`` has, by its name."""
+        """Returns the sum of a numeric field of ``Partition``, by its name."""
         return sum(getattr(one, name) for one in self.partitions)
 
     @property
     def is_damaged(self) -> bool:
-        """Whether a copy is damaged, healed or not, or the true log lacks something."""
+        """Returns whether a copy is damaged, healed or not, or the true log lacks something."""
         return bool(self.total("damaged") or self.total("unreadable") or self.rows(LOST_RANGES))
 
     def warnings(self) -> list[str]:
-        """What a person should know who sees the summary of the healed log alone."""
+        """Returns what a reader should know who sees only the summary of the healed log."""
         found = [*self.inventory.warnings, *self.doubts]
         for count, noun, rest, table in (
             (self.total("damaged"), "damaged range", "in copies", "replica_report.damage"),
@@ -138,7 +138,7 @@ class Recovered:
 
 
 def _some(places: list[str]) -> str:
-    """The partitions, or the first and how many more."""
+    """Names one partition, or the first one and how many more."""
     return places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1:,} more"
 
 
@@ -146,7 +146,7 @@ Decode = Callable[[Settings, Listing | None], Summary]
 
 
 def recover(settings: Settings, decode: Decode, run: Map) -> Recovered:
-    """Brings a lake to the healed log of the copies in ``settings.source``, and writes ``recovery_tables``.
+    """Heals the logs in ``settings.source``, decodes them into the lake, and writes ``recovery_tables``.
 
     decode: the job that decodes a log directory, or the segments of a listing, into a lake. run: where
     partitions are compared and healed.
@@ -179,7 +179,7 @@ def recover(settings: Settings, decode: Decode, run: Map) -> Recovered:
 
 
 def _heal(done: Recovered, settings: Settings, folder: str, run: Map) -> None:
-    """Compares, and writes the healed log, a partition in each worker or task; little is done here."""
+    """Compares copies and writes healed logs, a partition per worker or task; small sources are done here."""
     copies = (copy for some in done.inventory.copies.values() for copy in some)
     if sum(one.length for copy in copies for one in copy.files) < LITTLE:
         run = map
@@ -196,7 +196,7 @@ def _heal(done: Recovered, settings: Settings, folder: str, run: Map) -> None:
 
 
 def _decode_copies(done: Recovered, settings: Settings, decode: Decode) -> None:
-    """Decodes the disks of each name into a lake by itself, which ``log_address`` names."""
+    """Decodes the disks of each source name into a lake of their own, which ``log_address`` names."""
     disks: dict[str, list[str]] = defaultdict(list)
     for log_dir, (name, _) in done.inventory.log_dirs.items():
         disks[name].append(original(log_dir))
@@ -207,7 +207,7 @@ def _decode_copies(done: Recovered, settings: Settings, decode: Decode) -> None:
 
 
 def _refuse_other_logs(address: str) -> None:
-    """Raises a UserError for a lake with logs that are not the healed one: records would be there twice."""
+    """Raises a UserError if the lake holds another log than a healed one: it would have records twice."""
     if is_lake(address):
         own = canonical(f"{address}/{HEALED}/")
         ledger = read_rows(table_path(address, SEGMENTS.name), SEGMENTS.arrow_schema(), ["partition_dir"])
@@ -218,7 +218,7 @@ def _refuse_other_logs(address: str) -> None:
 
 
 def _of_healed(settings: Settings, folder: str) -> Settings:
-    """The settings with which the healed log is decoded: as any log, what changed of it alone."""
+    """Returns the settings that decode the healed log, as any other log: only what has changed."""
     return dataclasses.replace(
         settings,
         source=(folder,),
@@ -231,7 +231,7 @@ def _of_healed(settings: Settings, folder: str) -> Settings:
 
 
 def _listing(logs: Mapping[tuple[str, int], HealedLog]) -> Listing:
-    """The segments of healed logs."""
+    """Makes a listing of the segments of healed logs."""
     listed = Rows()
     for place, log in logs.items():
         segments = [
@@ -261,7 +261,7 @@ def _write_tables(done: Recovered) -> None:
 
 
 def _losses(lake: str, policies: Mapping[str, Policy], has_any: bool) -> list[Loss]:
-    """The records of losing histories alone, counted."""
+    """Counts the records that only losing histories have."""
     if not has_any:
         return []
     database = open_database(lake, "FROM lost_records")
@@ -270,7 +270,7 @@ def _losses(lake: str, policies: Mapping[str, Policy], has_any: bool) -> list[Lo
 
 
 def write_tables(lake: str, tables: Iterable[tuple[Table, pa.Table]]) -> None:
-    """Makes tables of a lake hold these rows alone; the lake is created if it is missing."""
+    """Replaces all rows of tables of a lake, which is created if it is missing."""
     address = lake_address(lake)
     with Intents(address).lock():
         create_tables(address)
@@ -279,13 +279,13 @@ def write_tables(lake: str, tables: Iterable[tuple[Table, pa.Table]]) -> None:
 
 
 def replace_table(address: str, table: Table, data: pa.Table | pa.RecordBatchReader) -> None:
-    """Makes a table hold these rows alone, in one commit; it is created if it is missing."""
+    """Replaces all rows of a table in one commit; the table is created if it is missing."""
     create_table(address, table)
     write_deltalake(open_table(table_path(address, table.name)), data, mode="overwrite")
 
 
 def refuse_in_source(option: str, path: str, sources: tuple[str, ...]) -> None:
-    """Raises a UserError for a folder to write that lies in a source."""
+    """Raises a UserError if a folder to be written lies in a source."""
     for source in sources:
         root = os.path.realpath(parse_source(source).path)
         if os.path.commonpath([root, os.path.realpath(path)]) == root:
@@ -294,9 +294,9 @@ def refuse_in_source(option: str, path: str, sources: tuple[str, ...]) -> None:
 
 @contextmanager
 def folder_to_write(path: str, sources: tuple[str, ...]) -> Iterator[Path]:
-    """A new folder that what is written replaces as a whole once it is complete.
+    """Yields a temporary folder that is renamed to ``path`` once it is complete.
 
-    Raises a UserError for one that is not empty, or lies in a source.
+    Raises a UserError if ``path`` is not empty or lies in a source.
     """
     refuse_in_source("--write", path, sources)
     target = Path(path).absolute()

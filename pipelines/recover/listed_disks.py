@@ -1,4 +1,4 @@
-"""What ``__cluster_metadata`` says of the logs that a listing came across, cluster by cluster."""
+"""Finds what ``__cluster_metadata`` says of the logs in a listing, for each cluster."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from kafka_log_lake.pipelines.recover.placement import Placements, placements
 from kafka_log_lake.pipelines.recover.sources import LIVE, Inventory, TopicTest
 from kafka_log_lake.udfs.indexes.kraft_snapshot import METADATA_TOPIC
 
-_MOST_BYTES = 32 << 20  # of records behind the newest snapshot: some ten seconds
+_MOST_BYTES = 32 << 20  # of records after the newest snapshot: some ten seconds to read
 _PLACE = PartitionFolder(METADATA_TOPIC, 0)
 
 
 def placements_of(listing: Listing, is_meant: TopicTest, warnings: list[str]) -> dict[str | None, Placements]:
-    """Cluster id, None where no ``meta.properties`` says it -> what its metadata logs say.
+    """Returns cluster id -> what its metadata logs say; None is the id if no ``meta.properties`` has one.
 
     A metadata log is looked for next to each partition folder of the listing. warnings: gets one for
     each that is too long to be read.
@@ -47,7 +47,7 @@ def placements_of(listing: Listing, is_meant: TopicTest, warnings: list[str]) ->
 def _add_metadata(
     log_dir: str, name: str, identity: Identity, inventory: Inventory, warnings: list[str]
 ) -> None:
-    """Adds the metadata log of a log directory, from its newest snapshot on."""
+    """Adds the metadata log of a log directory as a copy, from its newest snapshot on."""
     folder = os.path.join(log_dir, f"{METADATA_TOPIC}-0")
     newest = [0, *map(snapshot_end, snapshots(folder))][-1]
     try:
@@ -76,7 +76,7 @@ def _add_metadata(
 def _add_copies(
     listing: Listing, by_cluster: dict[str | None, Inventory], clusters: dict[str, str | None]
 ) -> None:
-    """Adds the folders of the listing as copies, without their files' names."""
+    """Adds the folders of the listing as copies, each with one of its segments."""
     names = ("partition_dir", "topic", "partition", "topic_id", "segment")
     seen: set[str] = set()
     for row in zip(*(listing.segments.column(name).to_pylist() for name in names), strict=True):

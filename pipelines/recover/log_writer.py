@@ -40,7 +40,7 @@ _TEMPORARY = ".tmp"
 
 @dataclass(frozen=True)
 class LogToWrite:
-    """A log of batches of copies.
+    """A log made of batches of copies.
 
     files: by number of a copy, its segments. batches: ENTRY[n] by offset. start: first offset of the log.
     epochs: (leader epoch, start offset).
@@ -54,13 +54,16 @@ class LogToWrite:
 
 
 def healed_log(one: Compared) -> LogToWrite:
-    """The true log of a partition."""
+    """Returns the true log of a partition, to be written."""
     files = {copy.number: copy.files for copy in one.copies}
     return LogToWrite(files, one.healed.batches, one.history.start, one.history.epochs, one.topic_id)
 
 
 def segments_of(log: LogToWrite) -> Iterator[tuple[int, np.ndarray]]:
-    """(base offset of the file, its batches): a file ends before it is larger than SEGMENT_BYTES."""
+    """Cuts the log into segments: yields (base offset of the file, its batches: ENTRY[n]).
+
+    No segment has more than SEGMENT_BYTES, unless it is one batch.
+    """
     batches = log.batches
     at = 0
     while at < len(batches):
@@ -76,7 +79,7 @@ def segments_of(log: LogToWrite) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def records_of(log: LogToWrite, columns: Collection[str]) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
-    """The log's records with these columns, and the number of each one's batch (int64[m]). Writes nothing."""
+    """Decodes the log without writing it: yields (int64[m], records), the index of each one's batch first."""
     from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder  # loads compiled kernels
 
     before, columns = 0, (*columns, "batch_position")
@@ -92,7 +95,7 @@ def records_of(log: LogToWrite, columns: Collection[str]) -> Iterator[tuple[np.n
 
 
 def places_of(log: LogToWrite, folder: str) -> tuple[pa.Array, np.ndarray]:
-    """Where each batch lies once the log is written: (string[n] URIs of segments, int64[n] positions)."""
+    """Returns where each batch lies once the log is written: (string[n] segment URIs, int64[n] positions)."""
     uris = [pa.array([], pa.string())]
     positions = [np.zeros(0, dtype=np.int64)]
     for base, batches in segments_of(log):
@@ -102,9 +105,10 @@ def places_of(log: LogToWrite, folder: str) -> tuple[pa.Array, np.ndarray]:
 
 
 def write_log(log: LogToWrite, folder: str) -> list[SegmentFile]:
-    """Writes the log into a folder, which is made; what else of segments lies there goes.
+    """Writes the log into a folder, which it makes; removes other files there.
 
-    The segments, by base offset; ``modified`` is the newest of the files that they are taken from.
+    Returns the segments by base offset; ``modified`` is the newest time of the files that they are taken
+    from.
     """
     os.makedirs(folder, exist_ok=True)
     written, names = [], {LEADER_EPOCH_FILE, "partition.metadata"}
@@ -134,7 +138,7 @@ def write_log(log: LogToWrite, folder: str) -> list[SegmentFile]:
 
 
 def copy_log(folder: str, target: str) -> None:
-    """Copies a log that ``write_log`` wrote into a new folder, its segments with their bytes."""
+    """Copies a log of ``write_log`` into a new folder, with bytes of segments for the lists of pieces."""
     os.mkdir(target)
     for name in sorted(os.listdir(folder)):
         if name.endswith(PIECES):
@@ -144,7 +148,7 @@ def copy_log(folder: str, target: str) -> None:
 
 
 def epochs_text(log: LogToWrite) -> str:
-    """``leader-epoch-checkpoint``: the epochs from the log's start on; the first one begins there."""
+    """Returns ``leader-epoch-checkpoint``: epochs from the log start on; the first begins there."""
     end = int(log.batches["last"][-1]) + 1 if len(log.batches) else log.start
     kept = [(epoch, offset) for epoch, offset in log.epochs if log.start < offset <= end]
     before = [epoch for epoch, offset in log.epochs if offset <= log.start]
@@ -154,7 +158,7 @@ def epochs_text(log: LogToWrite) -> str:
 
 
 def partition_metadata(topic_id: str) -> str:
-    """The text of ``partition.metadata``."""
+    """Returns the text of ``partition.metadata``."""
     return f"version: 0\ntopic_id: {topic_id}"
 
 
@@ -179,7 +183,10 @@ def _write_segment(path: str, pieces: Sequence[Piece]) -> None:
 
 
 def _copied(uri: str, out: BinaryIO, position: int, size: int) -> int:
-    """Bytes of a range that Linux copied from a local file: both share blocks where the file system can."""
+    """Copies a range of a local file within the kernel; returns how many bytes, 0 where that is not possible.
+
+    The files may share blocks afterwards, where the file system can.
+    """
     done, path = 0, path_of_uri(uri)
     if path is not None and hasattr(os, "copy_file_range"):
         out.flush()
@@ -190,10 +197,11 @@ def _copied(uri: str, out: BinaryIO, position: int, size: int) -> int:
 
 
 def _pieces(log: LogToWrite, batches: np.ndarray) -> Iterator[Piece]:
-    """What a segment consists of: batches that follow each other in one file of one copy are one piece.
+    """Yields the pieces of a segment: batches that follow each other in one file of one copy are one piece.
 
-    A batch that was corrected is one by itself, with the offset, length and leader epoch that it should have;
-    of magic 0 and 1 the offset is the last one, and the checksum lies where magic 2 has the epoch.
+    A corrected batch is a piece of its own, with its right offset, length and leader epoch as new first
+    bytes. Of magic 0 and 1 that offset is the last one, and there is no epoch: the checksum lies at that
+    place.
     """
     follows = np.ones(max(0, len(batches) - 1), dtype=bool)
     for name in ("copy", "file"):
@@ -213,13 +221,13 @@ def _pieces(log: LogToWrite, batches: np.ndarray) -> Iterator[Piece]:
 
 
 def _modified(log: LogToWrite, batches: np.ndarray) -> int:
-    """When the newest of the files was written that batches are taken from, microseconds since 1970 UTC."""
+    """Returns when the newest source file of the batches was written: microseconds since 1970 UTC."""
     places = np.unique(np.stack([batches["copy"], batches["file"]], axis=1), axis=0)
     return max(log.files[copy][file].modified for copy, file in places.tolist())
 
 
 def _read(source: ByteSource, position: int, size: int, block: int) -> Iterator[np.ndarray]:
-    """The bytes of a range, a block at a time. Raises SourceError where they are not there any more."""
+    """Yields the bytes of a range, a block at a time. Raises SourceError where they are no longer there."""
     for at in range(position, position + size, block):
         data = np.empty(min(block, position + size - at), dtype=np.uint8)
         read_at(source, at, data, position + size)
@@ -227,7 +235,7 @@ def _read(source: ByteSource, position: int, size: int, block: int) -> Iterator[
 
 
 def _indexes(base: int, batches: np.ndarray) -> tuple[bytes, bytes]:
-    """The offset index and the time index of a segment, as ``LogSegment.recover`` makes them."""
+    """Returns the bytes of a segment's offset index and time index, as ``LogSegment.recover`` makes them."""
     offsets, times = bytearray(), bytearray()
     noted, position, newest, newest_offset, last_time = 0, 0, -1, base, -1
     for size, last, time in zip(

@@ -1,4 +1,4 @@
-"""The loss bill: the records of losing histories, and what the true history has in their place."""
+"""The losses: records of losing histories, and what the true history has in their place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROWS = 1 << 14  # read at a time
 
 
 def lost_records(lake: str, files: Sequence[str]) -> pa.RecordBatchReader:
-    """Rows of ``lost_records``, from the files of ``partition``. The lake holds the healed log."""
+    """Yields the rows of ``lost_records``, from files of ``partition``; the lake holds the healed log."""
     schema = LOST_RECORDS.arrow_schema()
     if not files:
         return pa.RecordBatchReader.from_batches(schema, [])

@@ -1,4 +1,4 @@
-"""``recover --report``: one page that begins with what is lost, a CSV of lost records, and ``restore.sh``."""
+"""``recover --report``: writes a page that begins with what is lost, a CSV, and ``restore.sh``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Columns = dict[str, Callable[[Row], object]]
 
 
 def write_report(done: Recovered, folder: str, lake: str | None) -> None:
-    """Writes ``recovery.html``, ``lost_records.csv`` and what writes these records again.
+    """Writes ``recovery.html``, ``lost_records.csv`` and the files that write these records again.
 
     lake: the one that is kept; None for none. Raises a UserError where that fails, and for a folder with
     files that ``recover`` did not write.
@@ -55,7 +55,7 @@ def _csv_cell(value: Any) -> str:
 
 
 def _cell(value: Any) -> str:
-    """A value as text; bytes that are not UTF-8, or hold controls other than tab and line breaks, as 0x."""
+    """Returns a value as text; bytes that are no UTF-8, or have control characters, as 0x and hex digits."""
     if isinstance(value, bytes):
         try:
             found = value.decode()
@@ -119,7 +119,7 @@ def _list(texts: Iterable[str]) -> list[str]:
 
 
 def _held_back(done: Recovered) -> list[str]:
-    """Of which topics records are held back, and by which cleanup policy."""
+    """Lists the topics whose records are held back, with the cleanup policy that is why."""
     held: Counter[str] = Counter()
     for one in done.losses:
         if one.fate == HELD_BACK:
@@ -151,7 +151,7 @@ def _lost_by_topic(done: Recovered) -> list[str]:
 
 
 def _topic_row(topic: str, ranges: Sequence[Row], losses: Sequence[Loss]) -> tuple[int, Row]:
-    """How many records of a topic are lost at most, and the row of the table about it."""
+    """Returns how many records of a topic are lost at most, and its row of the table."""
     certain, possible, unknown = text.lost_counts(ranges)
     in_no_copy = f"{possible:,}" if certain == possible else f"{certain:,} to {possible:,}"
     fates, acknowledged = dict.fromkeys(range(len(FATES)), 0), dict.fromkeys(("yes", "likely", "unknown"), 0)

@@ -1,4 +1,4 @@
-"""What a worker process does with one partition: compares its copies, writes the healed log and what is lost.
+"""Compares one partition's copies in a worker process, and writes its healed log and what is lost.
 
 Its batches stay in this process: rows go into files, and the driver gets the few that describe the partition.
 """
@@ -47,7 +47,10 @@ LOST = pa.schema(
 
 @dataclass(frozen=True)
 class HealedLog:
-    """A healed log, in a folder. end: the offset behind it. segments: at least one, by base offset."""
+    """A healed log, in a folder.
+
+    end: the offset after its last batch. segments: at least one, by base offset.
+    """
 
     folder: str
     topic_id: str | None
@@ -59,7 +62,7 @@ class HealedLog:
 
 @dataclass
 class Partition:
-    """What became of one partition.
+    """What comparing and healing one partition gave.
 
     rows: by table of ``rows.REPORTED``. damaged: ranges in all copies without torn and zero tails;
     unreadable: segments of copies. batches, bytes: of the healed log; from_others, mended: of these batches.
@@ -86,7 +89,7 @@ class Partition:
 
 
 def heal_partition(task: Task, folder: str, losing: str) -> Partition:
-    """Heals one partition into ``folder``. losing: a folder for files."""
+    """Heals one partition into ``folder``. losing: a folder for files of lost records and healed batches."""
     one = compare_task(task)
     copies, batches = [*one.copies, *one.others], one.healed.batches
     found = Partition(
@@ -117,7 +120,7 @@ def heal_partition(task: Task, folder: str, losing: str) -> Partition:
 
 
 def _write_losing(one: Compared, folder: str, number: int) -> list[str]:
-    """Writes the records of a partition's losing histories (LOST); the files.
+    """Writes the records of a partition's losing histories (LOST); returns the paths of the files.
 
     folder: for files of a run; number: of the partition in it.
     """
@@ -144,7 +147,7 @@ def _write_losing(one: Compared, folder: str, number: int) -> list[str]:
 
 
 def _rows(shared: dict[str, Any], places: dict[str, pa.Array], found: pa.RecordBatch) -> pa.Table:
-    """Rows of LOST. shared: values that are the same in all."""
+    """Returns rows of LOST. shared: values that are the same in all rows."""
     repeated = {name: pa.repeat(pa.scalar(value), found.num_rows) for name, value in shared.items()}
     own = {name: found.column(name) for name in _COLUMNS}
     return pa.table({**repeated, **places, **own}).cast(LOST)

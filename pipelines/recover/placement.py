@@ -1,4 +1,4 @@
-"""What ``__cluster_metadata`` on the disks says of partitions: who led last, which nodes have a replica.
+"""Reads from ``__cluster_metadata`` on the disks who led partitions last, and which nodes have replicas.
 
 A log directory holds a copy of the metadata log as far as its node had read it. The one with the highest
 epoch, and of these the longest, is believed.
@@ -21,13 +21,13 @@ from kafka_log_lake.udfs.indexes.kraft_snapshot import METADATA_TOPIC
 
 
 class Placement(NamedTuple):
-    """One partition by the metadata log.
+    """What the metadata log says of one partition.
 
-    leader, leader_epoch: node that led last and its epoch, where there is no leader at the end too; -1: none.
-    has_leader: whether it leads at the end. isr, elr, replicas: node ids; elr: those that may be elected
-    without a loss though the ISR lacks them (KIP-966). missing: replicas without a copy among
-    the sources; empty: those whose disks are there, that never led and are not in the ISR: they had not made
-    one. unnamed: copies of disks that do not say which node they are of.
+    leader, leader_epoch: the node that led last and its epoch, even if there is no leader at the end; -1 for
+    none. has_leader: whether that node leads at the end. isr, elr, replicas: node ids; elr: those that may be
+    elected without a loss though the ISR lacks them (KIP-966). missing: replicas without a copy in the
+    sources. empty: replicas whose disks are in the sources, that never led and are not in the ISR, so they
+    had made no copy. unnamed: names of copies on disks that do not say of which node they are.
     """
 
     topic: str
@@ -45,7 +45,7 @@ class Placement(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The partition in one line."""
+        """Describes the partition in one line."""
         led = f"led by node {self.leader}" if self.has_leader else f"last led by node {self.leader}, none now"
         parts = [
             f"{led}, epoch {self.leader_epoch}" if self.leader != NO_LEADER else "no leader",
@@ -75,7 +75,7 @@ class Placements:
 
     @property
     def gone(self) -> list[tuple[int, str]]:
-        """Nodes whose disks are all there, and partitions that they had a copy of, whose folder is not."""
+        """Returns (node, partition): copies that are missing although all disks of the node are here."""
         return [
             (node, f"{one.topic}-{one.partition}")
             for one in self.rows.values()
@@ -85,12 +85,12 @@ class Placements:
 
     @property
     def missing(self) -> Counter[int]:
-        """Of how many partitions the copy of a node is missing."""
+        """Returns node -> the number of partitions whose copy of that node is missing."""
         return Counter(node for one in self.rows.values() for node in one.missing)
 
     @property
     def absent(self) -> list[str]:
-        """The partitions that no source has a copy of."""
+        """Returns the partitions of which no source has a copy."""
         return [
             f"{one.topic}-{one.partition}"
             for one in self.rows.values()
@@ -99,15 +99,15 @@ class Placements:
 
     @property
     def missing_text(self) -> str:
-        """Which copies are missing; empty where none is, or nothing names replicas."""
+        """Says which copies are missing; "" if none is, or if nothing names replicas."""
         counts = sorted(self.missing.items())
         nodes = [f"node {node} of {counted_noun(count, 'partition')}" for node, count in counts]
         return f"copies missing: {', '.join(nodes)}" if nodes else ""
 
     def lines(self, most: int = 12) -> Iterator[str]:
-        """Who led last and which copies are missing, in lines; partitions with a copy missing come first.
+        """Yields lines on who led last and which copies are missing; partitions that miss one come first.
 
-        most: of partitions.
+        most: partitions that are listed.
         """
         if self.state is None:
             yield "no __cluster_metadata is on these disks: nothing says which nodes have a copy, and who led"
@@ -124,7 +124,7 @@ class Placements:
 
 
 def placements(inventory: Inventory) -> Placements:
-    """What the metadata logs of the sources say of their partitions, and which replicas have no copy here."""
+    """Reads what the metadata logs of the sources say of partitions, and which replicas have no copy here."""
     found = Placements()
     for place, copies in inventory.copies.items():
         if place != (METADATA_TOPIC, 0):
@@ -149,7 +149,7 @@ def _add(found: Placements, copy: Copy) -> None:
 
 
 def _rank(state: ClusterState) -> tuple[int, int]:
-    """As Raft elects: by the epoch of the last record, then by how many there are."""
+    """Returns by what Raft elects: the epoch of the last record, then the number of records."""
     return state.epoch, state.reached
 
 
@@ -162,7 +162,7 @@ def _rows(state: ClusterState, inventory: Inventory, whole: set[int]) -> Iterato
 
 
 def _whole_nodes(state: ClusterState, inventory: Inventory) -> set[int]:
-    """The nodes of which every log directory is among the sources, by their registrations."""
+    """Returns the nodes whose registered log directories are all in the sources."""
     here: dict[int, set[str | None]] = defaultdict(set)
     for _, identity in inventory.log_dirs.values():
         if identity.node_id is not None:

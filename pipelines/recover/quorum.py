@@ -1,4 +1,4 @@
-"""``recover --metadata``: the metadata logs of controllers compared, and the state that they agreed on.
+"""``recover --metadata``: compares the metadata logs of controllers, and finds the state they agreed on.
 
 A record of the metadata log is committed once a majority of the controllers has it.
 """
@@ -44,11 +44,12 @@ _PLACE = PartitionFolder(METADATA_TOPIC, 0)
 
 @dataclass
 class Quorum:
-    """The metadata logs compared. voters: node ids; empty where no file names them.
+    """The compared metadata logs of a quorum.
 
-    committed: the offset behind the last record that a majority of the voters has; None where the disks of
-    fewer than a majority are here. ends: the offset behind the last true record of each copy. snapshot: path
-    of the newest snapshot that is of the true history, None without one.
+    voters: node ids; empty where no file names them. committed: the offset after the last record that a
+    majority of the voters has; None where the disks of fewer than a majority are here. ends: the offset after
+    the last true record of each copy. snapshot: path of the newest snapshot of the true history, None without
+    one.
     """
 
     one: Compared
@@ -59,12 +60,12 @@ class Quorum:
 
     @property
     def missing(self) -> list[int]:
-        """The voters whose disks are not here."""
+        """Returns the node ids of voters whose disks are not here."""
         return sorted(set(self.voters) - {copy.broker_id for copy in self.one.copies})
 
     @property
     def doubts(self) -> list[str]:
-        """Why the history, or what of it is committed, is not certain."""
+        """Returns sentences on why the history, or what of it is committed, is not certain."""
         found = list(self.one.history.doubts)
         if self.missing:
             found.append(f"copies missing: controller {', '.join(map(str, self.missing))}")
@@ -74,18 +75,18 @@ class Quorum:
 
     @property
     def sure(self) -> Certainty:
-        """How sure the history is: certain with the disks of all voters alone."""
+        """Returns how certain the history is: CERTAIN only with the disks of all voters."""
         sure = self.one.history.sure
         return Certainty.LIKELY if sure == Certainty.CERTAIN and self.doubts else sure
 
     @property
     def end(self) -> int:
-        """The offset behind the true history that the disks hold."""
+        """Returns the offset after the true history that the disks hold."""
         return max(self.one.history.end, snapshot_end(self.snapshot))
 
 
 def compare_quorum(inventory: Inventory, settings: Settings) -> Quorum:
-    """Raises a UserError where no source has a metadata log."""
+    """Compares the copies of the metadata log. Raises a UserError where no source has one."""
     copies = inventory.copies.get(_PLACE)
     if not copies:
         raise UserError("no folder __cluster_metadata-0 in the sources: name the disks of controllers")
@@ -101,7 +102,7 @@ def compare_quorum(inventory: Inventory, settings: Settings) -> Quorum:
 
 
 def _voters(copy: Copy) -> list[int]:
-    """The node ids of the controllers by ``quorum-state``; of a quorum that changes its voters none."""
+    """Reads the node ids of voters from ``quorum-state``; [] if it is missing or the voters can change."""
     path = os.path.join(local_path(copy.folder) or "", QUORUM_STATE)
     try:
         said = json.loads(read_regular(path, MOST_SMALL_BYTES))
@@ -111,7 +112,7 @@ def _voters(copy: Copy) -> list[int]:
 
 
 def _committed(copies: Sequence[Copy], ends: dict[str, int], voters: Sequence[int]) -> int | None:
-    """The highest offset that a majority reaches; None without the disks of one.
+    """Returns the highest offset that a majority reaches; None without the disks of a majority.
 
     voters: node ids; empty where every disk counts as one.
     """
@@ -126,13 +127,13 @@ def _committed(copies: Sequence[Copy], ends: dict[str, int], voters: Sequence[in
 
 
 def _snapshots(copies: Sequence[Copy]) -> list[str]:
-    """The snapshots of all copies, the newest last."""
+    """Returns the paths of all copies' snapshots, the newest last."""
     found = [path for copy in copies for path in snapshots(local_path(copy.folder) or "")]
     return sorted(found, key=lambda path: (snapshot_id(os.path.basename(path)) or (), path))
 
 
 def _newest_snapshot(copies: Sequence[Copy], end: int = END) -> str | None:
-    """The newest one up to an offset whose records can all be read.
+    """Returns the newest snapshot up to an offset whose records can all be read; None without one.
 
     A controller makes it of committed records alone.
     """
@@ -141,7 +142,7 @@ def _newest_snapshot(copies: Sequence[Copy], end: int = END) -> str | None:
 
 
 def state_at(quorum: Quorum, offset: int | None) -> ClusterState:
-    """The state of the true history before an offset; None: of all of it.
+    """Returns the state of the cluster by the true history before an offset; None: by all of it.
 
     Raises a UserError for an offset that the history does not reach, or no longer has.
     """
@@ -155,7 +156,7 @@ def state_at(quorum: Quorum, offset: int | None) -> ClusterState:
 
 
 def write_controller(quorum: Quorum, folder: Path, inventory: Inventory, node_id: int) -> None:
-    """Writes the disk of one controller that is the whole quorum: the log, a snapshot, ``meta.properties``.
+    """Writes the disk of a controller that is the whole quorum: log, snapshot, ``meta.properties``.
 
     There is no ``quorum-state``: the controller takes the epoch from the log, and its voters from its
     settings.
@@ -174,7 +175,7 @@ def write_controller(quorum: Quorum, folder: Path, inventory: Inventory, node_id
 
 
 def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:
-    """What was found, in a few lines."""
+    """Returns what was found, as lines."""
     one = quorum.one
     lines = []
     for copy in one.copies:
@@ -209,7 +210,7 @@ def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:
 
 
 def _verdict(quorum: Quorum, state: ClusterState) -> str:
-    """The last line: whether this is all that the cluster knew."""
+    """Returns the last line, which says whether the state is whole."""
     lost = len(quorum.one.healed.lost)
     reasons = [
         state.unread_text,

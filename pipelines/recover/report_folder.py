@@ -1,4 +1,4 @@
-"""``--report DIR``: a folder that holds what ``recover`` wrote and nothing else, so a run may replace it.
+"""``--report DIR``: a folder with files of ``recover`` alone, so that a later run may replace them.
 
 Its manifest has the SHA-256 of each file, as ``sha256sum`` writes it. A folder with another file, or with one
 that somebody has changed, is refused: it is not ours to overwrite.
@@ -23,7 +23,7 @@ Listed = set[tuple[str, str]]  # (SHA-256, path below the folder)
 
 
 def check_report_folder(path: str) -> None:
-    """Raises a UserError for a folder with files that ``recover`` did not write, or that changed since."""
+    """Raises a UserError if a file in the folder is not from ``recover``, or has changed since."""
     folder = Path(path)
     if os.path.lexists(path) and not folder.is_dir():
         raise UserError(f"--report {path} is not a folder")
@@ -40,7 +40,7 @@ def check_report_folder(path: str) -> None:
 
 @contextmanager
 def report_folder(path: str) -> Iterator[Path]:
-    """A folder to write into, whose files replace those of an earlier run in ``path`` once all are written.
+    """Yields a folder whose files replace those of an earlier run in ``path`` once all are written.
 
     Raises a UserError as ``check_report_folder`` does, and where the files can't be written.
     """
@@ -74,7 +74,7 @@ def _replace(folder: Path, made: Path) -> None:
 
 
 def _files(folder: Path) -> list[str]:
-    """The paths of all files and links below a folder but the manifest, and of folders without one."""
+    """Returns paths of all files and links below a folder except the manifest, and of empty folders."""
     found = []
     for root, folders, files in os.walk(folder):
         if Path(root) == folder:
@@ -99,7 +99,7 @@ def _digest(path: Path) -> str:
 
 
 def _listed(folder: Path) -> Listed:
-    """The entries of the folder's manifest; none without one that ``recover`` wrote."""
+    """Returns the entries of the folder's manifest; none unless ``recover`` wrote one."""
     if not _is_manifest(folder / MANIFEST):
         return set()
     text = (folder / MANIFEST).read_text(encoding="utf-8", errors="replace")

@@ -1,4 +1,4 @@
-"""Lost records written again: what of each becomes of it, and the files and commands that write them.
+"""Writes lost records again: decides what becomes of each, and makes the files and commands for it.
 
 ``restore.sh`` writes records of losing histories, committed, and not in the true log. Of a compacted topic it
 holds back those whose key has a newer value in the true log. ``kafka-console-producer.sh`` reads a record a
@@ -45,14 +45,14 @@ FATES = (
 
 
 class Policy(NamedTuple):
-    """Whether the log cleaner keeps the latest value of each key of a topic alone, and how that is known."""
+    """Whether a topic is compacted (the log cleaner keeps the latest value of each key), and what says so."""
 
     is_compacted: bool
     witness: str
 
 
 def policy_of(topic: str, state: ClusterState | None, was_cleaned: bool) -> Policy:
-    """The ``cleanup.policy`` of a topic: its own, the cluster's default, or what its log shows.
+    """Finds the ``cleanup.policy`` of a topic: its own, the cluster's default, or what its log shows.
 
     state: what the metadata log says; None without one. was_cleaned: whether the log cleaner ran over a copy.
     """
@@ -66,10 +66,10 @@ def policy_of(topic: str, state: ClusterState | None, was_cleaned: bool) -> Poli
 
 
 class Loss(NamedTuple):
-    """How many records of a topic are on losing histories alone, of one kind.
+    """How many records of a topic only losing histories have, for one reason, acknowledgement and fate.
 
-    why: as ``lost_records`` has it. acknowledged: yes, likely or unknown. fate: a number of FATES. also: how
-    many of them the true log has too.
+    why: as in ``lost_records``. acknowledged: yes, likely or unknown. fate: an index of FATES. also: how many
+    of these the true log has too.
     """
 
     topic: str
@@ -117,7 +117,7 @@ WHERE fate IN ({WRITTEN}, {HELD_BACK}) ORDER BY topic, partition, "offset", lead
 
 
 def register_topics(database: duckdb.DuckDBPyConnection, policies: Mapping[str, Policy]) -> None:
-    """Gives a database what it has to know of the topics of ``lost_records`` for the functions below."""
+    """Registers the table ``restored_topics``, which the functions below need in the database."""
     names = list(policies)
     columns = {
         "topic": pa.array(names, pa.string()),
@@ -129,12 +129,12 @@ def register_topics(database: duckdb.DuckDBPyConnection, policies: Mapping[str, 
 
 
 def count_losses(database: duckdb.DuckDBPyConnection) -> list[Loss]:
-    """The records of ``lost_records``, each counted once. The database knows its topics."""
+    """Counts the records of ``lost_records``, each one once. Needs ``register_topics`` before."""
     return [Loss(*row) for row in database.execute(_COUNTED).fetchall()]
 
 
 def by_fate(losses: Iterable[Loss]) -> dict[int, int]:
-    """Fate -> records; those of no record are left out."""
+    """Returns fate -> number of records, without fates of no record."""
     counts: Counter[int] = Counter()
     for one in losses:
         counts[one.fate] += one.records
@@ -142,7 +142,7 @@ def by_fate(losses: Iterable[Loss]) -> dict[int, int]:
 
 
 def restore_texts(losses: Sequence[Loss]) -> list[str]:
-    """What ``restore.sh`` does with the lost records: a text for each fate, the written ones first."""
+    """Says what ``restore.sh`` does with the lost records: a text for each fate, WRITTEN first."""
     counts = {WRITTEN: 0} | by_fate(losses)
     words = ((count, *FATES[fate][1:]) for fate, count in counts.items())
     return [f"{verb} {counted_noun(count, 'record')} {rest}" for count, verb, rest in words]
@@ -179,9 +179,10 @@ for path in sys.argv[2:]:
 
 
 class _File(NamedTuple):
-    """Records of one partition, in the order in which files are written to the broker.
+    """A file with records of one partition; files sort in the order in which they are written to the broker.
 
-    is_held: they are held back. is_json: they are not all lines of text. The topic's name is one of Kafka's.
+    is_held: its records are held back. is_json: it is JSON, as not all records can be lines of text. The
+    topic has a name that Kafka takes.
     """
 
     topic: str
@@ -236,7 +237,7 @@ def write_restore(
 def _script(
     counts: Mapping[_File, int], losses: Sequence[Loss], policies: Mapping[str, Policy]
 ) -> Iterator[str]:
-    """A missing tool ends it before it has written anything."""
+    """Yields the lines of ``restore.sh``. If a tool is missing the script ends before it writes anything."""
     yield from ("#!/bin/sh", "# Of the records on losing histories alone this script")
     yield from (comment(f"- {text}") for text in restore_texts(losses))
     yield from (
@@ -268,7 +269,7 @@ def _script(
 
 
 def _line(row: dict[str, Any]) -> str | None:
-    """A record as ``LineMessageReader`` reads it: headers, key, value; None where it can't."""
+    """Returns a record as a line for ``LineMessageReader``: headers, key, value; None if that can't be."""
     try:
         headers = [(one["key"], _text(one["value"], "\t,")) for one in row["headers"] or ()]
         key, value = _text(row["key"], "\t"), _text(row["value"], "")
@@ -281,7 +282,7 @@ def _line(row: dict[str, Any]) -> str | None:
 
 
 def _text(data: bytes | None, separators: str) -> str:
-    """Raises ValueError for bytes that are no text, or that hold a separator, NUL or the word for null."""
+    """Decodes bytes. Raises ValueError for no UTF-8, a separator, a line break, NUL or the null marker."""
     if data is None:
         return _NULL
     text = data.decode()

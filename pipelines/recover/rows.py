@@ -1,4 +1,4 @@
-"""Rows of the tables of ``recover``, from what comparing gave."""
+"""Makes rows of the tables of ``recover`` from compared partitions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def range_text(first: int, last: int) -> str:
 
 
 def replica_rows(one: Compared) -> Iterator[Row]:
-    """A row of ``replica_report`` for each copy."""
+    """Yields a row of ``replica_report`` for each copy."""
     for copy in (*one.copies, *one.others):
         is_own = copy in one.copies
         noted = believed_epochs(copy) if is_own else copy.epochs or []
@@ -75,7 +75,7 @@ def _role(one: Compared, copy: Copy) -> str:
 
 
 def _missing(one: Compared, copy: Copy, start: int, end: int) -> list[tuple[int, int]]:
-    """The offsets of the true history between a copy's own bounds that it does not have."""
+    """Returns the ranges of true offsets that a copy lacks between its own log start and log end."""
     known = joined(one.healed.known[copy.number])
     return missing(known, max(start, one.history.start), min(end, one.history.end))
 
@@ -91,7 +91,7 @@ def _behind(one: Compared, copy: Copy) -> int:
 
 
 def losing(one: Compared) -> Iterator[tuple[Copy, str, np.ndarray]]:
-    """(copy, why, its sound batches that the true history lacks)."""
+    """Yields (copy, reason, ENTRY[n]): sound batches of copies that the true history lacks."""
     for copy in one.copies:
         sound, true = copy.entries["is_sound"], one.history.is_true[copy.number]
         before = true & (copy.entries["base"] < one.history.start)
@@ -102,7 +102,7 @@ def losing(one: Compared) -> Iterator[tuple[Copy, str, np.ndarray]]:
 
 
 def divergence_rows(one: Compared) -> Iterator[Row]:
-    """A row of ``divergence`` for each range of a copy that is of one epoch."""
+    """Yields a row of ``divergence`` for each range of a copy's batches of one epoch that are not true."""
     for copy, why, batches in losing(one):
         for epoch in np.unique(batches["epoch"]).tolist():
             some = batches[batches["epoch"] == epoch]
@@ -146,7 +146,7 @@ def _holders_of(one: Compared, first: int, last: int) -> list[str]:
 
 
 def lost_rows(one: Compared) -> Iterator[Row]:
-    """A row of ``lost_ranges`` for each range that no copy has."""
+    """Yields a row of ``lost_ranges`` for each range that no copy has."""
     for lost in one.healed.lost:
         yield {
             "topic": one.topic,
@@ -165,7 +165,7 @@ REPORTED = {REPLICA_REPORT: replica_rows, DIVERGENCE: divergence_rows, LOST_RANG
 
 
 def healed_table(one: Compared, segments: pa.Array, positions: np.ndarray) -> pa.Table:
-    """Rows of ``healed_batches``: segments and positions are where the batches lie once written."""
+    """Makes the rows of ``healed_batches``; segments and positions: where the batches lie once written."""
     batches = one.healed.batches
     names = pa.array([copy.name for copy in one.copies], pa.string())
     place = np.zeros(max(copy.number for copy in one.copies) + 1, dtype=np.int64)
@@ -192,7 +192,7 @@ def healed_table(one: Compared, segments: pa.Array, positions: np.ndarray) -> pa
 
 
 def source_files(copies: Sequence[Copy], batches: np.ndarray) -> pa.DictionaryArray:
-    """string[n]: the URIs of the segments that batches are taken from."""
+    """Returns string[n]: the URIs of the segments that batches are taken from."""
     first = np.zeros(max(copy.number for copy in copies) + 1, dtype=np.int64)
     counts = [len(copy.files) for copy in copies]
     first[[copy.number for copy in copies]] = np.cumsum([0, *counts[:-1]])
@@ -205,7 +205,7 @@ def _mended(bits: int) -> str | None:
 
 
 def _copies_of(one: Compared) -> np.ndarray:
-    """int32[n]: how many copies have each healed batch whole."""
+    """Returns int32[n]: how many copies have each healed batch whole."""
     batches = one.healed.batches
     count = np.zeros(len(batches), dtype=np.int32)
     for copy in one.copies:

@@ -1,4 +1,4 @@
-"""Which side of a divergence records are on: whether the true history of their partition has them."""
+"""Tells which side of a divergence a record is on: whether its partition's true history has it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ Place = tuple[str, int, int]  # URI of a segment, position of a batch in it, an 
 
 @dataclass
 class _Sides:
-    """The batches of one partition. names: URI of a segment -> name and topic id of its copy.
+    """The batches of one partition, by side.
 
-    true: places of batches of the true history. losers: place of a batch -> why it is not of it.
-    taken: base and last offset, leader epoch and copy of the healed batches, by offset.
+    names: URI of a segment -> name and topic id of its copy. true: places of batches of the true history.
+    losers: place of a batch -> why it is not true. taken: int64[n, 3], base offset, last offset and leader
+    epoch of the healed batches, by offset; takers: names of the copies that they are from.
     """
 
     certainty: str
@@ -40,10 +41,10 @@ class _Sides:
 
 
 class SidesOfCopies:
-    """The copies on disks with names. Each partition is compared once, when a record of it is looked up."""
+    """The copies on named disks. A partition is compared once, when one of its records is first looked up."""
 
     def __init__(self, settings: Settings) -> None:
-        """Lists the disks. Raises a UserError for one that can't be used, and for those of two clusters."""
+        """Lists the disks. Raises a UserError for one that can't be used, and for disks of two clusters."""
         self._settings = settings
         topics = TopicFilter(settings.topics, settings.exclude_topics)
         self._inventory = find_copies(settings.source, topics, settings.include_deleted)
@@ -51,7 +52,7 @@ class SidesOfCopies:
         self._known: dict[PartitionFolder, _Sides | None] = {}
 
     def rows_of(self, topic: str, partition: int, places: Sequence[Place]) -> list[dict[str, Any]]:
-        """A row of ``finding.copies.COPY_COLUMNS`` for each record."""
+        """Returns a row of ``find.copies.COPY_COLUMNS`` for each record."""
         place = PartitionFolder(topic, partition)
         if place not in self._known:
             self._known[place] = self._compared(place)

@@ -35,7 +35,7 @@ _PLACE = ("batch_position", "offset")  # of a record
 
 
 def read_headers(slice_: Slice, max_batch_uncompressed: int, folder: str) -> SliceHeaders:
-    """The headers of a slice, in a new file of the folder. Never raises for the content of a segment."""
+    """Reads the headers of a slice into a new file in ``folder``. Never raises for a segment's content."""
 
     def read(source: ByteSource, report: SliceReport) -> SliceHeaders:
         decoder = SegmentDecoder(
@@ -59,7 +59,7 @@ def read_headers(slice_: Slice, max_batch_uncompressed: int, folder: str) -> Sli
 
 
 def _wrappers(_: np.ndarray, batches: np.ndarray) -> np.ndarray:
-    """bool[n] of BATCH[n]: wrappers of magic 0 and 1. Their offsets are inside, so they are expanded."""
+    """Returns bool[n] of BATCH[n]: wrappers of magic 0 and 1, expanded as their offsets are inside."""
     found: np.ndarray = (batches["magic"] < f.MAGIC_V2) & (batches["codec"] != f.CODEC_NONE)
     return found
 
@@ -108,7 +108,7 @@ class _Reading:
         return totals
 
     def _add_wrapper(self, header: np.ndarray) -> None:
-        """A wrapper (BATCH[1]) that is sound but for its offset, which is below that of its last message."""
+        """Adds a wrapper (BATCH[1]) that is sound except for its offset, below that of its last message."""
         entries, at = entries_of(header), int(header["data_at"][0])
         first = int.from_bytes(self._decoder.data.scratch[at : at + 8].tobytes(), "big", signed=True)
         entries["base"] = UNPLACED
@@ -116,7 +116,10 @@ class _Reading:
         self.entries.append(entries)
 
     def _add_damage(self, damage: Damage, header: np.ndarray) -> None:
-        """header: BATCH[1] where the range begins with a header that can be read; BATCH[0] else."""
+        """Adds a damaged range, and a batch that is not sound if the range has a header.
+
+        header: BATCH[1] where the range begins with a header that can be read; BATCH[0] else.
+        """
         for position, size in self._without_whole(damage.position, damage.size):
             first = last = None
             if len(header) and position == damage.position:
@@ -134,7 +137,7 @@ class _Reading:
             self.hurts.append(CopyDamage(0, begin, rest, TORN, detail, *(claim or (None, None))))
 
     def _without_whole(self, position: int, size: int) -> list[tuple[int, int]]:
-        """Adds batches that are whole but for their length; (position, size) of what is left of the range."""
+        """Adds batches that are whole except for their length; returns (position, size) of the rest."""
         if size > MOST_BYTES:
             return [(position, size)]
         data = np.zeros(size, dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""``--source NAME=PATH``: the disks of a cluster's brokers, and the copies of partitions on them.
+"""Finds the disks of a cluster's brokers (``--source NAME=PATH``), and the copies of partitions on them.
 
 For disks that were copied into an object store there is a folder of this machine that looks like one. Files
 next to segments are fetched whole. A segment is an empty file of its size and time: its bytes are read where
@@ -76,7 +76,7 @@ TopicTest = Callable[[str], bool]
 
 @dataclass
 class Inventory:
-    """The copies of all partitions in the sources.
+    """All copies of all partitions in the sources, and what was found around them.
 
     is_meant: whether a topic is asked for; ``__cluster_metadata`` is read all the same.
     include_deleted: whether ``.log.deleted`` files are copies; passed_over: those that are not.
@@ -96,12 +96,12 @@ class Inventory:
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster of all log directories; None where none names it."""
+        """Returns the cluster id of the log directories, which all have the same; None where none has one."""
         return next((one.cluster_id for _, one in self.log_dirs.values() if one.cluster_id), None)
 
 
 def find_copies(sources: Sequence[str], is_meant: TopicTest, include_deleted: bool = False) -> Inventory:
-    """Every copy of every partition in the sources.
+    """Finds every copy of every partition in the sources.
 
     include_deleted: whether each ``.log.deleted`` file is a copy by itself, else they are passed over.
 
@@ -140,7 +140,7 @@ def find_copies(sources: Sequence[str], is_meant: TopicTest, include_deleted: bo
 
 
 def _partition_folders(root: str, inventory: Inventory) -> Iterator[str]:
-    """The partition folders at or below ``root``, by name and by a file. Links are not followed."""
+    """Yields partition folders at or below ``root``, known by name and by a file. Links are not followed."""
     todo = [root]
     while todo:
         path = todo.pop()
@@ -185,7 +185,7 @@ def _add(folder: str, source: Source, inventory: Inventory) -> None:
 def _add_deleted(
     of: Copy, files: Sequence[SegmentFile], name: str, copies: list[Copy], inventory: Inventory
 ) -> None:
-    """Adds the ``.log.deleted`` files of a folder as copies: their offsets may be in other files too."""
+    """Adds each ``.log.deleted`` file of a folder as a copy: other files may have its offsets too."""
     if not inventory.include_deleted or METADATA_TOPIC in name:
         inventory.passed_over += [local_path(one.uri) or one.uri for one in files]
         return
@@ -196,7 +196,7 @@ def _add_deleted(
 
 
 def _read_copy(folder: str, name: str, state: str, inventory: Inventory) -> tuple[Copy, list[SegmentFile]]:
-    """The copy in a folder, and the ``.log.deleted`` files there that hold a byte."""
+    """Returns the copy in a folder, and the ``.log.deleted`` files there that are not empty."""
     deleted: list[SegmentFile] = []
     copy = Copy(0, name, None, canonical(folder), state, None)
     files, indexes = [], set()
@@ -244,13 +244,13 @@ def _read_copy(folder: str, name: str, state: str, inventory: Inventory) -> tupl
 
 
 def _is_read(name: str) -> bool:
-    """Whether a file of this name in a partition's folder would be read."""
+    """Returns whether a file of this name in a partition's folder would be read."""
     is_log = name.endswith((SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX))
     return is_log or name in _OWN or broker_file(name) is not None
 
 
 def _refuse(entry: os.DirEntry[str], copy: Copy, inventory: Inventory) -> None:
-    """Notes a file that is neither a regular one nor a folder."""
+    """Adds a warning for an entry that is neither a regular file nor a folder."""
     try:
         kind = what_it_is(entry.stat().st_mode)
     except OSError:
@@ -271,7 +271,7 @@ def _read_snapshot(path: str, base: int, copy: Copy) -> None:
 
 
 def _epochs(copy: Copy, folder: str) -> list[tuple[int, int]] | None:
-    """The entries of ``leader-epoch-checkpoint``; None without the file, and where it can't be read."""
+    """Reads ``leader-epoch-checkpoint``: (epoch, start offset). None without a file that can be read."""
     try:
         data = read_regular(os.path.join(folder, LEADER_EPOCH_FILE), MOST_BYTES)
     except RefusedFile as error:
@@ -291,7 +291,7 @@ def _epochs(copy: Copy, folder: str) -> list[tuple[int, int]] | None:
 
 
 def _add_offsets(copy: Copy, place: PartitionFolder, log_dir: str, inventory: Inventory) -> None:
-    """What the checkpoint files of a log directory say of a copy that is live."""
+    """Sets what the checkpoint files of a log directory say of a copy, if it is live."""
     if copy.state != LIVE:
         return
     for name, field_ in OFFSET_FILES.items():
@@ -300,7 +300,7 @@ def _add_offsets(copy: Copy, place: PartitionFolder, log_dir: str, inventory: In
 
 
 def _offsets(path: str, inventory: Inventory) -> dict[tuple[str, int], int]:
-    """The entries of a checkpoint file, read once; {} without one and where it can't be read."""
+    """Returns the entries of a checkpoint file, read once; {} where it is missing or can't be read."""
     if path not in inventory.offsets:
         inventory.offsets[path] = {}
         try:
@@ -315,7 +315,7 @@ def _offsets(path: str, inventory: Inventory) -> dict[tuple[str, int], int]:
 
 
 def _check_clusters(inventory: Inventory) -> None:
-    """Raises a UserError where two log directories are of two clusters."""
+    """Raises a UserError where log directories belong to different clusters."""
     by_cluster: dict[str, str] = {}
     for log_dir, (name, identity) in inventory.log_dirs.items():
         if identity.cluster_id:
@@ -328,7 +328,7 @@ def _check_clusters(inventory: Inventory) -> None:
 
 
 def _number(inventory: Inventory) -> None:
-    """Numbers the copies of each partition, and gives those of one name a name each."""
+    """Numbers the copies of each partition, and makes their names different from each other."""
     for copies in inventory.copies.values():
         copies.sort(key=lambda one: (one.state != LIVE, one.name, one.folder))
         names = Counter(one.name for one in copies)
@@ -345,14 +345,14 @@ _NAMES_ALONE = (SEGMENT_SUFFIX, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, ".d
 
 @cache
 def _folder() -> str:
-    """The folder of this process for all mirrors; it goes with the process."""
+    """Returns the temporary folder for all mirrors, which is removed when the process ends."""
     folder = tempfile.mkdtemp(prefix="kafka-log-lake-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def mirrored(uri: str) -> str:
-    """The folder that looks like the disk, or the part of one, at a canonical URI.
+    """Makes a local folder that looks like the disk, or a part of one, at a canonical URI; returns its path.
 
     Raises a UserError for one that can't be listed or read.
     """
@@ -368,7 +368,7 @@ def mirrored(uri: str) -> str:
 
 
 def original(text: str) -> str:
-    """A path or URI, or a text with some, in which those of mirrors are the URIs of what they are for."""
+    """Returns a text in which paths and URIs of mirrors are replaced by the URIs that they mirror."""
     return re.sub(rf"(file://)?{re.escape(_folder())}/([a-z0-9]+)/", r"\2://", text)
 
 
@@ -378,7 +378,7 @@ def _local(uri: str) -> str:
 
 
 def _make(uri: str, length: int, modified: int) -> None:
-    """modified: microseconds since 1970 UTC."""
+    """Makes the local file that mirrors a URI. modified: microseconds since 1970 UTC."""
     path = _local(uri)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     is_name_alone = path.endswith(_NAMES_ALONE) and f"/{METADATA_TOPIC}-" not in path

@@ -1,4 +1,4 @@
-"""The state of a cluster as tables, as commands of Kafka's tools, and as Strimzi's KafkaTopic."""
+"""Writes the state of a cluster as tables, as commands of Kafka's tools, and as Strimzi's KafkaTopics."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write_state(state: ClusterState, folder: Path) -> None:
 
 
 def tables(state: ClusterState) -> Iterator[tuple[Table, pa.Table]]:
-    """The state as the tables of ``cluster_tables``. Secrets of users are in none."""
+    """Yields the state as the tables of ``cluster_tables``, without the secrets of users."""
     sizes = _topics(state)
     rows: dict[Table, list[tuple[Any, ...]]] = {
         CLUSTER_TOPICS: [(name, one, *sizes.get(name, (0, 0))) for one, name in state.topics.items()],
@@ -88,7 +88,7 @@ def _addresses(broker: dict[str, Any]) -> str:
 
 
 def commands(state: ClusterState) -> Iterator[str]:
-    """Commands that make the topics, settings and ACLs in another cluster. Topics get new ids there."""
+    """Yields commands that make topics, settings and ACLs in another cluster; topics get new ids there."""
     if state.unread_text:
         yield comment(f"not all of the state: {state.unread_text}")
     for name, (count, factor) in sorted(_topics(state).items()):
@@ -136,7 +136,7 @@ def _acl(one: dict[str, str]) -> str:
 
 
 def _topics(state: ClusterState) -> dict[str, tuple[int, int]]:
-    """Name of a topic -> (partitions, replication factor)."""
+    """Returns topic name -> (partitions, replication factor)."""
     found: dict[str, tuple[int, int]] = {}
     for one in state.partitions.values():
         name = state.topics.get(one.topic_id)
@@ -147,7 +147,7 @@ def _topics(state: ClusterState) -> dict[str, tuple[int, int]]:
 
 
 def strimzi(state: ClusterState) -> str:
-    """A KafkaTopic of Strimzi for each topic, as YAML."""
+    """Returns YAML with a Strimzi KafkaTopic for each topic."""
     found, refused = [], []
     for name, (count, factor) in sorted(_topics(state).items()):
         if name in TOPICS:
@@ -174,9 +174,10 @@ def strimzi(state: ClusterState) -> str:
 
 
 def _resource_name(topic: str) -> str:
-    """A name that Kubernetes takes (RFC 1123 subdomain); different topics keep different names.
+    """Returns a name that Kubernetes takes (RFC 1123 subdomain), a different one for each topic.
 
-    One that is not the topic's own ends in a part of the SHA-256 of that, as no name does that is kept.
+    A topic's own name is kept if it is valid; other names end with a part of the SHA-256 of the topic's name.
+    A valid name with such an end is not kept, so no two are equal.
     """
     if _KUBERNETES_NAME.fullmatch(topic) and not _HASHED.search(topic):
         return topic

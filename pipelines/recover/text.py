@@ -1,4 +1,4 @@
-"""What ``recover`` found, in lines and as JSON. The last line says what is lost, and what is not known."""
+"""Formats what ``recover`` found as lines and as JSON. The last line says what is lost or not known."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BLANK = " " * 13
 
 
 def to_json(done: Recovered, lake: str | None) -> dict[str, Any]:
-    """What a run came to. lake: the one that is kept; None for none."""
+    """Returns the results of a run as an object of JSON. lake: the one that is kept; None for none."""
     lost_ranges = done.rows(LOST_RANGES)
     named = done.placements
     return {
@@ -51,7 +51,7 @@ def to_json(done: Recovered, lake: str | None) -> dict[str, Any]:
 
 
 def _counted(done: Recovered, name: str) -> dict[str, int]:
-    """The records of losing histories, by a field of ``Loss``."""
+    """Counts the records of losing histories by a field of ``Loss``."""
     counts: Counter[str] = Counter()
     for one in done.losses:
         counts[getattr(one, name)] += one.records
@@ -59,7 +59,7 @@ def _counted(done: Recovered, name: str) -> dict[str, int]:
 
 
 def lines(done: Recovered, lake: str | None, has_report: bool = False) -> list[str]:
-    """What was found. has_report: whether ``restore.sh`` is written."""
+    """Returns what was found, as lines. has_report: whether ``restore.sh`` is written."""
     replicas, lost_ranges, doubts = done.rows(REPLICA_REPORT), done.rows(LOST_RANGES), done.doubts
     damaged = sum(row["damaged_ranges"] for row in replicas)
     certain, possible, unknown = lost_counts(lost_ranges)
@@ -94,7 +94,7 @@ def lines(done: Recovered, lake: str | None, has_report: bool = False) -> list[s
 
 
 def lost_counts(lost_ranges: Iterable[dict[str, Any]]) -> tuple[int, int, int]:
-    """Records that no copy has: those for sure, at most, and the logs behind which there may be more."""
+    """Counts records that no copy has: those for sure, those at most, and logs that may have lost more."""
     found = list(lost_ranges)
     return (
         sum(row["certain_records"] for row in found),
@@ -134,7 +134,7 @@ def _restore_lines(done: Recovered) -> list[str]:
 
 
 def verdict(done: Recovered) -> str:
-    """The last line: what is lost, and what can't be known from these sources."""
+    """Returns the last line: what is lost, and what these sources can't tell."""
     certain, possible, unknown = lost_counts(done.rows(LOST_RANGES))
     lost = []
     if possible:
@@ -155,7 +155,7 @@ def verdict(done: Recovered) -> str:
 
 
 def not_known(done: Recovered) -> list[str]:
-    """Why there may be losses that nothing shows, each in words; "" is left out."""
+    """Returns reasons why more may be lost than was found; "" for a reason that does not apply."""
     named, replicas = done.placements, done.rows(REPLICA_REPORT)
     absent = named.absent
     unsure = [sure for sure in (Certainty.UNCERTAIN, Certainty.LIKELY) if done.certainty[sure]]
@@ -181,7 +181,7 @@ def not_known(done: Recovered) -> list[str]:
 
 
 def sure_lines(done: Recovered) -> list[str]:
-    """How sure the history is, and what is missing or was not read."""
+    """Returns how certain the history is, and what is missing or was not read."""
     sure = [
         f"the history is {name} in {counted_noun(count, 'partition')}"
         for name, count in done.certainty.items()

@@ -1,4 +1,4 @@
-"""Batches whose bytes are whole although their length is wrong: the length lies outside the checksum.
+"""Finds batches that are whole although their length, which no checksum covers, is wrong.
 
 In a damaged range every place where the next batch may begin is tried as the end of the batch, in one pass
 over its bytes; the right one is where the checksum is the stored one.
@@ -17,7 +17,7 @@ _STARTS = 64  # places in a range where a batch is looked for, at most
 
 
 def whole_batches(data: np.ndarray, position: int) -> np.ndarray:
-    """BATCH[n]: the batches of magic 2 in a damaged range that are whole but for bytes 0 to 15.
+    """Returns BATCH[n]: batches of magic 2 in a damaged range that are whole except for bytes 0 to 15.
 
     data: uint8[], the range and not more. position: of its first byte in the segment. ``size`` is the size
     that the checksum confirms.
@@ -44,7 +44,7 @@ def whole_batches(data: np.ndarray, position: int) -> np.ndarray:
 
 
 def _whole_size(data: np.ndarray, start: int, starts: np.ndarray) -> int:
-    """The size of the batch at ``start`` by its checksum; 0 where no size confirms it."""
+    """Returns the size in bytes that the checksum confirms for the batch at ``start``; 0 for none."""
     crc_at = start + f.V2_CRC_POS
     stored = int.from_bytes(data[crc_at : crc_at + 4].tobytes(), "big")
     least = start + f.V2_HEADER_SIZE

@@ -115,7 +115,7 @@ def open_database(
 
 @contextmanager
 def one_database(lake: str, statement: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Opens a database (``open_database``) for a block; its folder goes with the block, not this process."""
+    """Opens a database (``open_database``) for a ``with`` block; its end removes the database's folder."""
     database = open_database(lake, statement)
     (spill,) = database.execute("SELECT current_setting('temp_directory')").fetchall()[0]
     try:
@@ -134,7 +134,7 @@ def macros() -> Iterable[str]:
 def _database(
     address: str, tables: Mapping[str, OpenTable], typed: Sequence[TypedTable], threads: int | None
 ) -> duckdb.DuckDBPyConnection:
-    """Creates a database with the tables. Its folder of links and spilled data goes with this process."""
+    """Creates a database with the tables. Its folder of links and spilled data lasts until exit."""
     folder = tempfile.mkdtemp(prefix="kafka-log-lake-")
     # a relation may outlive the connection that made it, and reads through the folder
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -247,7 +247,7 @@ def _parquet(folder: str, table: OpenTable) -> str:
 
 @dataclass(frozen=True)
 class OpenTable:
-    """A version of a table that is to be opened in DuckDB.
+    """The files or rows of one version of a table, for DuckDB to read.
 
     files: path -> a data file below the table's folder. The path is one with folders of partition values, as
     DuckDB reads them: the values are those of the log, wherever the file lies. rows: those of a small table

@@ -1,4 +1,4 @@
-"""The project's functions in a DuckDB database: the kernels that Spark's workers call, over Arrow arrays.
+"""Creates the project's functions in DuckDB: the kernels that Spark's workers call, over Arrow arrays.
 
 A table function is a macro around one of them: ``SELECT * FROM kafka_records(content)``, also next to a table
 whose column it takes, as in Spark: ``FROM raw_segments r, LATERAL kafka_records(r.content)``.

@@ -1,4 +1,4 @@
-"""Statements and views for DuckDB: where a statement ends, and one pass over its tokens.
+"""Translates statements and views to DuckDB's SQL in one pass over tokens, and finds where statements end.
 
 ``offset`` is a reserved word there, and a column of most tables here. Where no OFFSET clause can be it is
 quoted. The views are written for Spark and DuckDB alike; ``view_text`` changes two more things in them.
@@ -24,7 +24,7 @@ _LAMBDA_FUNCTIONS = {"transform": "list_transform"}  # a macro cannot take a lam
 
 
 class Token(NamedTuple):
-    """A token of SQL with the blanks after it.
+    """A token of SQL, with the blanks that follow it.
 
     is_word: whether it is a bare word; else it is a quoted one, a literal, a sign or a comment.
     """

@@ -1,1 +1,1 @@
-"""Typed tables for those who read them: the schema registry that lies in a lake, and its tables by name."""
+"""Reads what typed tables need: the schemas in a lake, and its typed tables by name."""

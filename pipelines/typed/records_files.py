@@ -1,4 +1,4 @@
-"""The data files of ``records`` by topic, and what the keys and values in them are, by a sample."""
+"""Lists the data files of ``records`` by topic, and detects the formats of keys and values in a sample."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RecordsFile:
 
     @property
     def name(self) -> str:
-        """Returns what the typed file and the file of errors are named after."""
+        """Returns the signature after which the typed file and the file of errors are named."""
         return typed_files.signature(self.path)
 
 
@@ -62,7 +62,7 @@ def first_rows(lake: str, file: RecordsFile, rows: int, columns: Sequence[str]) 
 
 
 def sampled_formats(lake: str, records: DeltaTable, registry: Registry) -> list[PayloadFormat]:
-    """Detects formats of keys and values by some rows of each topic. records: the open table."""
+    """Detects the formats of keys and values from some rows of each topic. records: the open table."""
     from kafka_log_lake.udfs.values.typed.functions import TypedFunctions  # loads the decoders
 
     functions = TypedFunctions(registry)

@@ -1,4 +1,4 @@
-"""The schemas that typed values are decoded with: of ``_schemas`` in the lake, and of a registry's export."""
+"""Reads and keeps the schemas of typed values: those of ``_schemas`` in the lake, and exported ones."""
 
 from __future__ import annotations
 

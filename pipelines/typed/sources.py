@@ -1,4 +1,4 @@
-"""Schemas from elsewhere than ``_schemas``: files, folders, and a registry that runs."""
+"""Reads schemas from other sources than ``_schemas``: files, folders, and a running registry."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MOST_BYTES = 256 << 20  # of a file with schemas, and of all that a registry an
 
 
 def read_sources(paths: Sequence[str], url: str | None = None) -> list[Registry]:
-    """Reads one registry a source. paths: ``--schemas``. url: ``--registry``. Raises a UserError."""
+    """Reads one registry per source. paths: of ``--schemas``. url: of ``--registry``. Raises a UserError."""
     found = [_read_path(Path(path)) for path in paths]
     return [*found, read_registry(url)] if url else found
 
@@ -122,7 +122,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 class _RegistryServer:
-    """A registry that runs. All its answers together take _MOST_SECONDS and have _MOST_BYTES at most."""
+    """A running schema registry. All its answers together may take _MOST_SECONDS and have _MOST_BYTES."""
 
     def __init__(self, url: str) -> None:
         parts = parse.urlsplit(url)

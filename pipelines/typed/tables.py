@@ -1,4 +1,4 @@
-"""Typed tables in DuckDB: ``typed.orders`` is the table ``typed/orders`` of a lake."""
+"""Lists the typed tables of a lake: ``typed.orders`` in SQL is the table ``typed/orders``."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ FOLDERS = ("typed", "latest", "cdc", "history")
 
 @dataclass(frozen=True)
 class TypedTable:
-    """A table of one topic, at a version.
+    """One version of a topic's table in one of FOLDERS.
 
-    name: in SQL. table: its folder below the lake. files: below the table; partitions: of each file.
+    name: in SQL. table: its path below the lake. files: paths below the table; partitions: one for each file,
+    None where the table is not partitioned.
     """
 
     folder: str
@@ -44,9 +45,9 @@ class TypedTable:
 
 
 def typed_tables(address: str, statement: str = "", at: str | None = None) -> Iterator[TypedTable]:
-    """Yields the tables that a statement names ("" for all), of now or of a state of the lake.
+    """Yields the tables that a statement names ("" for all). at: a state of the lake; None for now.
 
-    Names that differ in case alone get a number: SQL knows no case.
+    Names that differ only in case get a number, as SQL ignores case.
     """
     text = statement.casefold()
     for folder in (one for one in FOLDERS if not text or one in text):
@@ -64,7 +65,7 @@ def typed_tables(address: str, statement: str = "", at: str | None = None) -> It
 
 
 def typed_topics(address: str) -> list[str]:
-    """Returns the topics with a folder for their typed table."""
+    """Returns the names of the topics that have a folder for their typed table."""
     return [unquote(one) for one in _tables_in(address, "typed")]
 
 

@@ -1,1 +1,1 @@
-"""The views of a lake and the functions for SQL, registered in a session or in a catalog."""
+"""Registers the views of a lake, and the functions for SQL, in a session or in a catalog."""

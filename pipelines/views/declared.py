@@ -1,4 +1,4 @@
-"""The views of a lake: one ``.sql`` file each, next to this module and in ``pipelines.rules``.
+"""Reads the declarations of a lake's views: one ``.sql`` file each, here and in ``pipelines.rules``.
 
 The comment on top of a file says what the view gives, and names its parameters and columns. The SELECT below
 uses the plain names of tables and of other views, so that a file can be read, run and linted by itself.
@@ -50,7 +50,7 @@ _AS_IN = re.compile(r"  (\w+(?:, \w+)*): as in (\w+)")
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a view. default: a literal of SQL; None if a value must be given."""
+    """A parameter of a view. default: a SQL literal; None if the caller must give a value."""
 
     name: str
     sql_type: str
@@ -64,7 +64,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class View:
-    """A view: what it gives, and the SELECT over the plain names of tables and views.
+    """A view: its comment, parameters and columns, and its SELECT over the plain names of tables and views.
 
     in_session_only: whether it calls functions in Python, which no catalog holds.
     """

@@ -76,9 +76,9 @@ def register(
 def permanent_views(begin: str) -> Iterator[str]:
     """Yields SQL statements that create the views in a schema of a catalog, next to the tables.
 
-    begin: of all names, such as the quoted schema and a dot. The statements qualify all names, because
-    temporary views may have the same names. A view of sessions alone has no rows there, and what a function
-    in Python gives is null.
+    begin: what all names begin with, such as the quoted schema and a dot. The statements qualify all names,
+    because temporary views may have the same names. A view that only sessions can have is replaced by no
+    rows, and the result of a function in Python by null.
     """
     for view in VIEWS:
         yield from _permanent(view, begin)
@@ -94,7 +94,7 @@ def _permanent(view: View, begin: str) -> Iterator[str]:
 
 
 class PermanentViews:
-    """The views of a lake in a schema of a catalog.
+    """Creates and updates the views of a lake in a schema of a catalog.
 
     schema: as SQL names it. begin: see ``permanent_views``. ending: of the names of the schema's properties.
     described: what DESCRIBE SCHEMA EXTENDED gives. One property has the digest of the statements that made
@@ -111,9 +111,9 @@ class PermanentViews:
         return f"({','.join(self._made)})" in described.get("Properties", "")
 
     def create(self, described: Mapping[str, str], there: Collection[str]) -> None:
-        """Creates missing views; all of them if another release made them: that takes half a minute.
+        """Creates missing views, or all of them (half a minute) if another release made them.
 
-        there: names of what the schema has.
+        there: names of the views in the schema.
         """
         are_ours = self.are_of_this_release(described)
         missing = {view.name for view in VIEWS if view.has_defaults}.difference(there)
@@ -164,17 +164,17 @@ _KEPT_PLANS = {
 
 _VIEWS_AT_ONCE = 4
 
-# These are read by nearly every view, and Spark takes 0.1 s to plan each read of a Delta table: where one has
-# at most this many rows, its view holds them. What joins no rows then costs nothing, as committed_records of
-# plain topics. A row of quarantine may hold many bytes
+# Nearly every view reads these tables, and Spark takes 0.1 s to plan each read of a Delta table: a table with
+# at most this many rows becomes a view that holds them. Joins with no rows then cost nothing, as in
+# committed_records of topics without transactions. A row of quarantine may hold many bytes
 _HELD = {QUARANTINE.name: 0, SEGMENTS.name: 10_000, TRANSACTIONS.name: 10_000, CHECKPOINTS.name: 10_000}
 _READ_BY_VIEWS = {table.name: table for table in READ_BY_VIEWS}
 
 
 def _create_table_view(spark: SparkSession, address: str, name: str, table: DeltaTable, live: bool) -> None:
-    """Creates the view of a table: at its version, or of what it has at each query.
+    """Creates the view of a table: at its version, or (live) of the newest version at each query.
 
-    A column that views read, and that is not there yet, because an earlier release made the table, is null.
+    A column that views read is null where an earlier release made the table without it.
     """
     there = {field.name for field in table.schema().fields}
     declared = _READ_BY_VIEWS[name].columns if name in _READ_BY_VIEWS else ()
@@ -228,8 +228,9 @@ def register_views(
 
 
 def _planned(view: View, tables: Collection[str]) -> View:
-    """A view for a lake with these tables. Without index tables index_report has no rows: Spark needs a
-    quarter of the time of all views to plan it.
+    """Returns a view as a lake with these tables needs it: without index tables, index_report has no rows.
+
+    To plan that one takes Spark a quarter of the time of all views.
     """
     if view.name != "index_report" or any(table.name in tables for table in INDEX_TABLES):
         return view

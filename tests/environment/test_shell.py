@@ -68,11 +68,11 @@ def test_shell_knows_tables_and_views_and_leaves_nothing(lake: str, tmp_path: Pa
     folder = tmp_path / "cwd"
     folder.mkdir()
     statements = "SELECT count(*) + 41 FROM records;\nSELECT count(*) + 17 FROM latest_by_key;\n"
-    done = in_process(folder, "kafka_log_lake.pipelines.sql_shell.command", "--lake", lake, stdin=statements)
+    done = in_process(folder, "pipelines.sql_shell", "--lake", lake, stdin=statements)
     assert done.returncode == 0, done.stderr
     assert {"41", "17"} <= set(done.stdout.split())
     assert list(folder.iterdir()) == []
-    refused = in_process(folder, "kafka_log_lake.pipelines.sql_shell.command", "--lake", "nope")
+    refused = in_process(folder, "pipelines.sql_shell", "--lake", "nope")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
 
 

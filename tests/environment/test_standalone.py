@@ -78,7 +78,7 @@ def test_executors_that_have_the_archive_alone_decode_as_this_machine_does(
     assert re.search(r"kafka-log-lake \S+ \(code \w{8}\) from \./environment/lib/python[\d.]+/", line)
     for folder in cluster.work:
         (unpacked,) = folder.glob("*/*/environment")
-        assert list(unpacked.glob("lib/*/site-packages/udfs/compiled/*/*/*.o"))
+        assert list(unpacked.glob("lib/*/site-packages/kafka_log_lake/udfs/compiled/*/*/*.o"))
         assert list(unpacked.rglob("*.nbi")) == []  # none compiled there
 
     embedded = tmp_path / "embedded"

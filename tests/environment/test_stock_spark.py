@@ -63,7 +63,7 @@ def test_make_spark_runs_the_flow_by_spark_submit(tmp_path: Path) -> None:
     recipe = run("make", "--dry-run", "--assume-old=setup", "spark", *given)
     commands = [line for line in recipe.replace("\\\n", " ").splitlines() if "bin/spark-submit" in line]
     assert [Path(re.findall(r"\S+\.py", line)[0]).name for line in commands] == [
-        *("ingest_raw.py", "decode_batches.py", "query.py"),
+        *("ingest_raw.py", "decode_batches.py", "__main__.py"),
     ]
     landed, decoded, requested = (run("bash", "-c", line) for line in commands)
     assert "2 segments (17.1 kB) landed" in landed

@@ -22,6 +22,7 @@ from kafka_log_lake.pipelines.cli.commands import COMMANDS
 from kafka_log_lake.pipelines.cli.declaration import Command
 from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.pipelines.cli.settings import RARE
+from kafka_log_lake.pipelines.query import command as query
 from tests.support import corpus, typed_corpus
 
 TEXTS = Path(__file__).parents[1] / "data" / "texts"
@@ -134,6 +135,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         # How the command is called from here: by its name alone
         patch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
         patch.setattr(status, "_FIRST_AFTER", 3600.0)  # no line that says how far it is
+        # As in a process of its own: another test may have a session of Spark in this one
+        patch.setattr(query, "_is_elsewhere", lambda: False)
         assert main(["decode", "--source", "logs", "--source", "typed", "--lake", "of-all"]) == 0
         yield made
 

@@ -1,4 +1,4 @@
-"""When a batch that the decoder under test read is the one that the reference decoder read."""
+"""Checks that a batch of the decoder under test equals the same batch of the reference decoder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_CONTENT = {
 
 
 def batch_to_compare(row: dict[str, Any]) -> dict[str, Any]:
-    """The columns of a reference row of batches that are held against the row of the decoder under test."""
+    """Returns the columns of a reference row of ``batches`` that the decoder under test has to match."""
     names = _BATCH_COLUMNS
     if row["status"] not in ("ok", "suspect"):
         names = names - _OF_CONTENT - {"status"} - ({"base_offset"} if row["magic"] < 2 else set())
@@ -30,7 +30,7 @@ def batch_to_compare(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_batch(row: dict[str, Any], want: dict[str, Any]) -> None:
-    """``want``: of ``batch_to_compare``."""
+    """Checks that a row of ``batches`` has the values of ``want``, made by ``batch_to_compare``."""
     assert {name: row[name] for name in want} == want
     assert (row["error"] is None) == (row["status"] == "ok")
     assert ("status" in want) == (row["status"] in ("ok", "suspect"))
@@ -42,7 +42,7 @@ def check_record(row: dict[str, Any], want: dict[str, Any]) -> None:
 
 
 def check_batch_and_records(batch: dict[str, Any], records: list[dict[str, Any]], expected: Decoded) -> None:
-    """One batch with a right checksum: its row of batches and its records."""
+    """Checks the row of ``batches`` and the records of one batch with a right checksum."""
     check_batch(batch, batch_to_compare(expected.batches[0]))
     for row, want in zip(records, expected.records, strict=True):
         check_record(row, want)

@@ -1,4 +1,4 @@
-"""How the tests ask a lake: as ``kafka-log-lake query`` answers, or Spark, or both."""
+"""Runs statements on a lake as ``kafka-log-lake query`` does, by DuckDB, or by Spark, or by both."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def answer(lake: str, statement: str, output: str = "json") -> list[str]:
-    """The lines that print the result, by DuckDB; output: table, json or csv."""
+    """Returns the lines that ``query`` prints, by DuckDB. output: table, json or csv."""
     return list(duck.answer(open_database(lake, statement), statement, output))
 
 
 def asked(lake: str | Path, statement: str) -> list[tuple[Any, ...]]:
-    """The rows of the result, as ``query`` opens the lake: with what the statement names.
+    """Returns the rows of a statement's result; opens only the tables and views that the statement names.
 
     ``connect`` makes all views, which takes five times as long.
     """
@@ -32,7 +32,7 @@ def asked(lake: str | Path, statement: str) -> list[tuple[Any, ...]]:
 
 
 def prepare_in_memory(spark: SparkSession, lake: str) -> None:
-    """``prepare``, for a lake that no test changes: Spark keeps the tables of most files in memory.
+    """Prepares a session for a lake that no test changes: Spark keeps the tables with most files in memory.
 
     A scan opens a file for each topic, partition and magic: half of what a question costs.
     """
@@ -53,7 +53,7 @@ _GIVEN = {
 
 
 def all_rows(view: View) -> str:
-    """The statement that gives all rows of a view, the same whenever it runs."""
+    """Returns the statement that gives all rows of a view, the same rows whenever it runs."""
     given = ", ".join(f"{one.name} => {_GIVEN[one.name]}" for one in view.parameters if one.name in _GIVEN)
     return f"SELECT * FROM {view.name}{f'({given})' if view.parameters else ''}"
 
@@ -73,7 +73,7 @@ def _columns(table: pa.Table) -> list[tuple[str, Any]]:
 
 
 def _plain(kind: pa.DataType) -> Any:
-    """A type without the names and nulls of what is nested in it."""
+    """Returns a type without the nested names and nullability that engines choose differently."""
     if pa.types.is_list(kind):
         return ["list", _plain(kind.value_type)]
     if pa.types.is_map(kind):

@@ -1,4 +1,4 @@
-"""What ``inspect`` says of a random damage of a known kind, against what was done to the file.
+"""Compares what ``inspect`` says about random damage of a known kind with what was done to the file.
 
     python -m tests.support.causes_named 5000 SEED
 
@@ -30,7 +30,7 @@ _TEXT = b"2024-05-17 03:12:44,101 INFO [main] Started o.a.k.Server, took 12 ms; 
 
 
 class Sound(NamedTuple):
-    """A file without damage. batches: position and end of each."""
+    """A file without damage. batches: (position, end) of each, in bytes."""
 
     name: str
     data: bytes
@@ -38,7 +38,7 @@ class Sound(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A file after the damage; [begin, end): the bytes that are other ones, empty where some are missing."""
+    """A file after damage; [begin, end): the changed bytes, empty where bytes are missing."""
 
     kind: str
     data: bytes
@@ -56,7 +56,7 @@ def _batches(path: Path) -> tuple[tuple[int, int], ...]:
 
 @cache
 def sound_files() -> list[Sound]:
-    """The corpus, and made files whose values themselves look like damage: zeros, text next to bytes."""
+    """Returns the corpus, and made files whose values look like damage: zeros, text next to bytes."""
     paths = [path for path in corpus.segments() if path.stat().st_size < _MOST]
     found = [Sound(path.name, path.read_bytes(), _batches(path)) for path in paths]
     with TemporaryDirectory() as folder:
@@ -68,7 +68,7 @@ def sound_files() -> list[Sound]:
 
 
 def _made(random: Random) -> bytes:
-    """A log of values of several sorts, one sort a file or all mixed."""
+    """Returns the bytes of a log with values of one sort, or of all sorts mixed."""
     sorts: list[Callable[[], bytes]] = [
         lambda: bytes(random.randrange(300)),
         lambda: random.randbytes(random.randrange(300)),
@@ -188,7 +188,7 @@ RIGHT, NOT_KNOWN, WRONG = "right", "unknown", "wrong"
 
 
 def look(path: Path, position: int) -> Inspection | None:
-    """The first damage; where no checksum shows one, the batch at a position."""
+    """Inspects the first damage; where no checksum shows one, the batch at a position. None if it cannot."""
     locator = Locator(str(path))
     try:
         place = locator.first_damage()
@@ -204,12 +204,12 @@ def look(path: Path, position: int) -> Inspection | None:
 
 
 def _covered(batch: bytes) -> bytes:
-    """Length, and all from the magic on: no checksum covers the others."""
+    """Returns a batch's length field and all from the magic on, without fields that no checksum covers."""
     return batch[8:12] + batch[16:]
 
 
 def verdict(sound: Sound, damage: Damage, found: Inspection | None) -> str:
-    """Whether the first cause that is named is what was done."""
+    """Returns whether the first named cause is what was done: RIGHT, WRONG or NOT_KNOWN."""
     if found is None or not found.causes or found.causes[0].kind == UNKNOWN:
         return NOT_KNOWN
     first = found.causes[0]
@@ -234,7 +234,7 @@ def verdict(sound: Sound, damage: Damage, found: Inspection | None) -> str:
 
 
 def tried(seed: int, folder: Path) -> tuple[str, str, str]:
-    """(kind of damage, verdict, what was said) of one random damage; "" where nothing was changed."""
+    """Returns (kind, verdict, what was said) for one random damage; "" where nothing was changed."""
     random = Random(seed)
     sound = random.choice(sound_files())
     damage = random.choice(DAMAGES)(random, sound)

@@ -1,4 +1,4 @@
-"""The bundled segments and what Kafka's own library read from them (``tests/data/README.md``)."""
+"""Reads the bundled segments, and what Kafka's own library read from them (``tests/data/README.md``)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMESTAMP_TYPES = {"CreateTime": 0, "LogAppendTime": 1, "NoTimestampType": -1}
 
 
 def segments(*, hostile: bool = False, checkpoints: bool = False) -> list[Path]:
-    """Paths of the sound segments that hold bytes (KRaft checkpoints too), or of the hostile ones, sorted."""
+    """Returns the sorted paths of the sound segments that hold bytes, or of the hostile ones."""
     found = list(ROOT.glob("*/*/*.log")) + (list(ROOT.glob("*/*/*.checkpoint")) if checkpoints else [])
     return sorted(p for p in found if (case(p) == "hostile") == hostile and (hostile or p.stat().st_size))
 
@@ -28,7 +28,7 @@ def case(path: Path) -> str:
 
 
 def identity(path: Path) -> str:
-    """A short name for test ids."""
+    """Returns a short name for test ids."""
     return "/".join(path.relative_to(ROOT).parts)
 
 
@@ -47,25 +47,25 @@ def _lines(path: Path, kind: str) -> list[dict[str, Any]]:
 
 @cache
 def oracle_batches(path: Path) -> list[dict[str, Any]]:
-    """What Kafka's library says of each batch, as stored; lines of errors too."""
+    """Returns the stored lines of what Kafka's library says of each batch, lines of errors too."""
     return _lines(path, "batches")
 
 
 @cache
 def oracle_records(path: Path) -> list[dict[str, Any]]:
-    """What Kafka's library says of each record, as stored; lines of errors and notes too."""
+    """Returns the stored lines of what Kafka's library says of each record; lines of errors and notes too."""
     return _lines(path, "records")
 
 
 def hostile_facts(path: Path) -> dict[str, Any]:
-    """What was done to a hostile file, and under ``kafka_clients`` what Kafka's library did with it."""
+    """Returns what was done to a hostile file, and (``kafka_clients``) what Kafka's library did with it."""
     name = path.parent.name.removesuffix("-0")
     facts: dict[str, Any] = json.loads((ORACLE / "hostile" / f"{name}.json").read_text())
     return facts
 
 
 def batch_columns(line: dict[str, Any]) -> dict[str, Any]:
-    """An oracle line of a batch under the names of the columns of ``batches``."""
+    """Returns an oracle line of a batch with the names of the columns of ``batches``."""
     return {
         "position": line["position"],
         "size_bytes": line["sizeInBytes"],
@@ -90,14 +90,14 @@ def batch_columns(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def shortened(data: bytes | None, like: dict[str, Any], field: str) -> Any:
-    """data as the oracle stores it in ``like``: as it is, or as (length, SHA-256) where it is long."""
+    """Returns data as the oracle stores it in ``like``: as it is, or as (length, SHA-256) if it is long."""
     if data is not None and field + "Sha256" in like:
         return len(data), hashlib.sha256(data).hexdigest()
     return data
 
 
 def record_columns(line: dict[str, Any]) -> dict[str, Any]:
-    """An oracle line of a record under the names of the columns of ``records``."""
+    """Returns an oracle line of a record with the names of the columns of ``records``."""
 
     def binary(field: str) -> Any:
         if field + "Sha256" in line:
@@ -122,13 +122,13 @@ def record_columns(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def timestamp_us(milliseconds: int) -> int | None:
-    """What a timestamp column holds."""
+    """Returns what a timestamp column holds, in microseconds; None outside its range, and for -1."""
     held = LEAST_TIMESTAMP <= milliseconds <= MOST_TIMESTAMP and milliseconds != -1
     return milliseconds * 1000 if held else None
 
 
 def expected_records(path: Path) -> list[dict[str, Any]]:
-    """The oracle's records, with the columns that a record takes from its batch."""
+    """Returns the oracle's records, with the columns that a record takes from its batch."""
     from_batch = ("magic", "producer_id", "producer_epoch", "leader_epoch", "is_transactional")
     batches = {line["position"]: batch_columns(line) for line in oracle_batches(path)}
     rows = []
@@ -140,7 +140,7 @@ def expected_records(path: Path) -> list[dict[str, Any]]:
 
 
 def like_the_oracle(rows: list[dict[str, Any]], path: Path) -> list[dict[str, Any]]:
-    """Rows with long keys and values as the oracle stores them."""
+    """Returns rows with long keys and values as the oracle stores them: (length, SHA-256)."""
     lines = oracle_records(path)
     fields = ("key", "value")
     return [

@@ -1,4 +1,4 @@
-"""One batch between sound ones: what each rule of damage comes to.
+"""Decodes one damaged batch between sound ones, and checks what becomes of it by the rules of damage.
 
 The decoder under test is held to the rules here, the reference decoder to it by ``test_corpus`` and
 ``test_fuzz``.
@@ -18,7 +18,7 @@ FIRST_OFFSET = 100  # of the batch between
 
 
 def sound(base_offset: int, count: int = 3) -> bytes:
-    """A small sound batch."""
+    """Returns the bytes of a small sound batch."""
     records = [Record(key=b"k%d" % place, value=b"sound") for place in range(count)]
     return Batch(records, base_offset=base_offset).encode()
 
@@ -29,7 +29,7 @@ AFTER = [sound(200), sound(203)]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of the batch between: its row of batches if any, its records, its quarantine rows."""
+    """The result for the batch in the middle: its row of ``batches`` or None, records, quarantine rows."""
 
     batch: dict[str, Any] | None
     records: list[dict[str, Any]]
@@ -45,7 +45,7 @@ class Verdict:
 
 
 def check_neighbours(decoded: Decoded, position: int, size: int) -> None:
-    """The two sound batches before and behind are whole, and nothing else is in quarantine."""
+    """Checks that the sound batches before and after are whole, and that quarantine has nothing of them."""
     positions = [0, len(BEFORE[0]), position + size, position + size + len(AFTER[0])]
     rows = {row["position"]: row for row in decoded.batches}
     assert {rows[p]["status"] for p in positions} == {"ok"}
@@ -57,7 +57,7 @@ def check_neighbours(decoded: Decoded, position: int, size: int) -> None:
 
 
 def judge(batch: bytes, *, limit: int = DEFAULT_LIMIT) -> Verdict:
-    """Decode the batch between sound batches, whose records must come out all the same."""
+    """Decodes a batch between sound ones, whose records must be unaffected. Returns what became of it."""
     before = b"".join(BEFORE)
     decoded = fast.decode(before + batch + b"".join(AFTER), limit=limit)
     position = len(before)
@@ -68,7 +68,7 @@ def judge(batch: bytes, *, limit: int = DEFAULT_LIMIT) -> Verdict:
 
 
 def check_refused(verdict: Verdict, batch: bytes, status: str, reason: str) -> None:
-    """The whole batch is in quarantine with that reason, none of its records came through."""
+    """Checks that the whole batch is in quarantine with a reason, and none of its records was kept."""
     assert (verdict.status, verdict.reasons) == (status, [reason])
     assert verdict.batch is not None
     assert verdict.batch["record_count"] == 0
@@ -83,7 +83,7 @@ def check_refused(verdict: Verdict, batch: bytes, status: str, reason: str) -> N
 
 
 def check_kept(verdict: Verdict, status: str, values: Sequence[bytes | None]) -> None:
-    """All records of the batch came through, and its status is that."""
+    """Checks that all records of the batch were kept, and that it has a status."""
     assert not verdict.quarantine
     assert verdict.status == status
     assert [row["value"] for row in verdict.records] == list(values)

@@ -1,4 +1,4 @@
-"""The pages of the documentation, and their content."""
+"""Reads the pages of the documentation."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FORMATS, QUALITY = ROOT / "docs" / "formats_and_cost.md", ROOT / "docs" / "quali
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """The fenced blocks of a language."""
+    """Returns the contents of a page's fenced blocks of a language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def bundled_sources() -> tuple[str, ...]:
-    """What ``make run`` decodes, as the Makefile names it."""
+    """Returns the paths of the sources that ``make run`` decodes, read from the Makefile."""
     shown = subprocess.run(
         ["make", "--no-print-directory", "--dry-run", "--always-make", "run"],
         cwd=ROOT,

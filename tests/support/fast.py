@@ -1,4 +1,4 @@
-"""The decoder under test, ``udfs.decoder.segment_decoder``, in the shape of the reference decoder's."""
+"""Runs the decoder under test, ``udfs.decoder.segment_decoder``, with the reference decoder's results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.reference_decoder import DEFAULT_LIMIT, Decoded
 
 
 class BytesSource:
-    """The bytes of a segment, in memory."""
+    """A ByteSource over the bytes of a segment in memory."""
 
     def __init__(self, data: bytes) -> None:
         self._data = np.frombuffer(data, dtype=np.uint8)
@@ -29,12 +29,12 @@ class BytesSource:
         return []
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Does nothing, as nothing was opened."""
 
 
 @dataclass
 class FastDecoded(Decoded):
-    """As ``Decoded``; the totals of the range too, and the schema of its record batches."""
+    """A ``Decoded`` with the totals of the range, and the schema of its record batches."""
 
     totals: Totals = field(default_factory=Totals)
     schema: pa.Schema | None = None
@@ -47,7 +47,7 @@ def _record(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def record_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Rows of a record batch of records: timestamps in microseconds, headers as pairs."""
+    """Returns a record batch of ``records`` as dicts: timestamps in microseconds, headers as pairs."""
     batch.validate(full=True)
     if "timestamp" in batch.schema.names:
         at = batch.schema.get_field_index("timestamp")
@@ -56,7 +56,7 @@ def record_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def batch_rows(batches: np.ndarray) -> list[dict[str, Any]]:
-    """Rows of ``batches`` of BATCH[n]: max_timestamp in microseconds."""
+    """Returns an array of dtype BATCH as dicts of ``batches``: max_timestamp in microseconds."""
     columns = batch_columns(batches)
     columns["max_timestamp"] = columns["max_timestamp"].cast(pa.int64())
     rows: list[dict[str, Any]] = pa.table(columns).to_pylist()
@@ -73,7 +73,7 @@ def decode(
     stop: int | None = None,
     exact: bool = True,
 ) -> FastDecoded:
-    """All of a segment, or a slice of it, through the compiled kernels."""
+    """Decodes a segment, or its slice [start, stop) in bytes, with the compiled kernels."""
     what = Range(len(data), start, stop, exact, has_successor)
     decoder = SegmentDecoder(BytesSource(data), what, window_bytes, limit)
     decoded = FastDecoded()

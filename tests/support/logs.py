@@ -1,4 +1,4 @@
-"""Log directories that tests make, and what a lake holds, in a form that compares."""
+"""Makes log directories for tests, and reads what a lake holds in a form that compares."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OF_A_RUN = {
 
 
 def batch(base: int, records: int = 3, text: str = "v", **values: Any) -> bytes:
-    """One batch of magic 2: offsets base, base + 1, ..."""
+    """Returns the bytes of a batch of magic 2 with the offsets base, base + 1, ..."""
     made = tuple(Record(key=b"k%d" % i, value=f"{text}{base + i}".encode()) for i in range(records))
     return Batch(records=made, base_offset=base, **values).encode()
 
@@ -33,12 +33,12 @@ def batches(base: int, count: int, records: int = 3, **values: Any) -> list[byte
 
 
 def data(base: int, producer: int, records: int = 1, epoch: int = 0, **values: Any) -> bytes:
-    """A batch of a transaction: offsets base, base + 1, ..."""
+    """Returns the bytes of a transactional batch with the offsets base, base + 1, ..."""
     return batch(base, records, flags=TRANSACTIONAL, producer_id=producer, producer_epoch=epoch, **values)
 
 
 def marker(base: int, producer: int, commit: bool = True, epoch: int = 0) -> bytes:
-    """The control batch that ends a transaction: COMMIT, or ABORT."""
+    """Returns the bytes of the control batch that ends a transaction: COMMIT or ABORT."""
     record = Record(key=struct.pack(">hh", 0, int(commit)), value=struct.pack(">hi", 0, 1))
     flags = TRANSACTIONAL | CONTROL
     made = Batch((record,), base_offset=base, flags=flags, producer_id=producer, producer_epoch=epoch)
@@ -46,7 +46,7 @@ def marker(base: int, producer: int, commit: bool = True, epoch: int = 0) -> byt
 
 
 def put(folder: Path, base: int, *batches: bytes) -> Path:
-    """A segment of these batches; its folder is made where it is missing."""
+    """Writes a segment of these batches, and its folder if that is missing. Returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{base:020d}.log"
     path.write_bytes(b"".join(batches))
@@ -54,7 +54,7 @@ def put(folder: Path, base: int, *batches: bytes) -> Path:
 
 
 def two_topics(root: Path) -> Path:
-    """a-0: three segments of 30, 30 and 60 offsets, 3 a batch, one millisecond an offset; b-3: one of 6."""
+    """Writes a-0 with segments of 30, 30 and 60 offsets (3 a batch, 1 ms an offset), and b-3 with 6."""
     for base, count in ((0, 10), (30, 10), (60, 20)):
         made = [batch(base + 3 * i, 3, base_timestamp=1000 + base + 3 * i) for i in range(count)]
         put(root / "a-0", base, *made)
@@ -63,12 +63,12 @@ def two_topics(root: Path) -> Path:
 
 
 def versions(lake: str) -> dict[str, int]:
-    """The last version of every table: a run that commits nothing leaves them alone."""
+    """Returns the last version of every table, by name; a run that commits nothing changes none."""
     return {name: DeltaTable(f"{lake}/{name}").version() for name in TABLES}
 
 
 def rows(lake: str, table: str) -> list[dict[str, Any]]:
-    """The rows of a table in an order of their own, without what names the run that wrote them."""
+    """Returns the rows of a table, sorted by their repr, without the columns that name the run."""
     found: pa.Table = open_table(f"{lake}/{table}").to_pyarrow_table()
     kept = found.select([name for name in found.column_names if name not in _OF_A_RUN])
     return sorted(kept.to_pylist(), key=repr)

@@ -44,7 +44,7 @@ def uri(*parts: str) -> str:
 
 
 def _binary() -> Path:
-    """versitygw, built where it is not there yet."""
+    """Returns the path of versitygw, which is built if missing."""
     _FOLDER.mkdir(parents=True, exist_ok=True)
     built = _FOLDER / "versitygw"
     with (_FOLDER / "lock").open("w") as lock:  # test processes may run side by side
@@ -80,7 +80,7 @@ class Store:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables with which everything finds the store."""
+        """Returns the environment variables with which clients find the store."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_REGION": "us-east-1",
@@ -90,7 +90,7 @@ class Store:
         }
 
     def reset(self) -> None:
-        """No harm, nothing counted."""
+        """Removes all harm and sets the counts to 0."""
         self.meet = lambda number, method, path: PASS
         self.seen.clear()
         self.met.clear()
@@ -100,7 +100,7 @@ class Store:
 
 @contextmanager
 def running(folder: Path) -> Iterator[Store]:
-    """A server over a folder, with the bucket BUCKET, and its proxy."""
+    """Runs a server over a folder, with the bucket BUCKET, and its proxy."""
     (folder / "objects" / BUCKET).mkdir(parents=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -146,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def log_message(self, *arguments: object) -> None:
-        """Says nothing."""
+        """Does nothing: requests are not logged."""
 
     def _serve(self) -> None:
         store = self.store

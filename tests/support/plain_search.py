@@ -1,4 +1,4 @@
-"""A plain loop over the records of logs: the judge of ``find``.
+"""Searches the records of logs in a plain loop: the reference for ``find``.
 
 Records come from the reference decoder, which shares no code with the fast one. A condition is (name, value),
 as the command takes it; the loop evaluates it on one record at a time, with Python's own means.
@@ -30,7 +30,7 @@ class PlainLog:
 
 
 def read_log(folder: Path) -> PlainLog:
-    """All records of the segments in a folder, each with its topic, partition, segment and outcome."""
+    """Reads all records of the segments in a folder, each with topic, partition, segment and outcome."""
     log = PlainLog(folder)
     segments = sorted(folder.glob("*.log"))
     for at, path in enumerate(segments):
@@ -52,7 +52,7 @@ def read_log(folder: Path) -> PlainLog:
 
 
 def _outcome(record: dict[str, Any], records: list[dict[str, Any]]) -> tuple[str | None, bool]:
-    """The outcome of a record's transaction; whether a higher epoch of its producer ended it."""
+    """Returns the outcome of a record's transaction, and whether a higher epoch of its producer ended it."""
     if not record["is_transactional"] or record["is_control"]:
         return None, False
     own = [
@@ -79,7 +79,7 @@ def _outcome(record: dict[str, Any], records: list[dict[str, Any]]) -> tuple[str
 
 
 def holds(condition: Condition, record: dict[str, Any]) -> bool:
-    """Whether one condition holds for one record."""
+    """Returns whether one condition holds for one record."""
     name, wanted = condition
     if name.startswith("not_"):
         return not holds((name.removeprefix("not_"), wanted), record)
@@ -142,7 +142,7 @@ def _has_field(wanted: str, value: bytes) -> bool:
 
 
 def some_conditions(chance: random.Random, records: list[dict[str, Any]]) -> list[Condition]:
-    """One to three conditions, made of records that are there, so that most find something."""
+    """Returns one to three conditions, made from existing records, so that most find something."""
     found = []
     for _ in range(chance.choice((1, 1, 2, 3))):
         record = chance.choice(records)
@@ -207,5 +207,5 @@ def _json_condition(chance: random.Random, value: bytes) -> Condition | None:
 
 
 def _near(record: dict[str, Any], chance: random.Random) -> int:
-    """The timestamp of a record, or the next one."""
+    """Returns the timestamp (ms) of a record, or the next ms."""
     return min((1 << 63) - 1, int(record["timestamp_ms"]) + chance.randrange(2))

@@ -1,4 +1,4 @@
-"""The processes of this machine as Linux shows them in /proc: who is whose child, who holds which file."""
+"""Reads the processes of this machine from Linux's /proc: their children, their open files, locks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Found = TypeVar("_Found")
 
 
 def children() -> dict[int, list[int]]:
-    """Every process with its children, youngest last."""
+    """Returns pid -> pids of its children, in ascending order."""
     found: dict[int, list[int]] = {}
     for entry in PROC.iterdir():
         if entry.name.isdigit():
@@ -31,7 +31,7 @@ def children() -> dict[int, list[int]]:
 
 
 def _state_and_parent(pid: int) -> tuple[str, int]:
-    """``T`` is the state of a process that SIGSTOP has stopped; nothing and 0 for one that has gone."""
+    """Returns a process's state (``T``: stopped) and its parent's pid; "" and 0 if it has ended."""
     try:
         # pid (name) state parent ...: a name may hold anything, brackets too
         state, parent = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[:2]
@@ -41,7 +41,7 @@ def _state_and_parent(pid: int) -> tuple[str, int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below this one, parents first."""
+    """Returns the pids of all processes below this one, parents first."""
     of, found = children(), []
     left = list(of.get(pid, ()))
     while left:
@@ -51,7 +51,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def command(pid: int) -> str:
-    """The command line; empty for a process that has gone."""
+    """Returns the command line of a process; "" if it has ended."""
     try:
         return (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
@@ -67,19 +67,19 @@ def is_executor(pid: int) -> bool:
 
 
 def python_workers(pid: int) -> list[int]:
-    """What Spark's Python daemons below this process have forked: the workers, idle ones too."""
+    """Returns the pids of Spark's Python workers below this process, idle ones too."""
     of = children()
     daemons = [p for p in descendants(pid) if re.search(r"-m (pyspark|udfs\.spark)\.daemon ", command(p))]
     return [child for daemon in daemons for child in of.get(daemon, ()) if child in daemons]
 
 
 def local_workers(pid: int) -> list[int]:
-    """The worker processes of jobs without Spark below this process."""
+    """Returns the pids of the worker processes of jobs without Spark below this process."""
     return [p for p in descendants(pid) if "-m kafka_log_lake.udfs.worker" in command(p)]
 
 
 def open_files(pid: int) -> list[str]:
-    """Paths of the files that a process has open."""
+    """Returns the paths of the files that a process has open."""
     found = []
     for link in _listed(PROC / str(pid) / "fd"):
         try:
@@ -101,7 +101,7 @@ def has_open(pid: int, folder: Path) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds a flock on the file; read from /proc, as trying it would take it."""
+    """Returns whether a process holds a flock on the file; from /proc, as a try would take the lock."""
     try:
         inode = path.stat().st_ino
     except FileNotFoundError:
@@ -111,7 +111,7 @@ def is_locked(path: Path) -> bool:
 
 
 def wait_for(look: Callable[[], _Found], alive: Callable[[], bool], every: float = 0.05) -> _Found:
-    """What ``look`` finds, once it finds anything; an AssertionError where nobody is left to bring it.
+    """Waits until ``look`` returns something true, and returns that; fails after 120 s or if not ``alive()``.
 
     every: seconds between two looks.
     """
@@ -157,7 +157,7 @@ def _stop(pids: Sequence[int]) -> None:
 
 
 def send(pids: Sequence[int], sent: signal.Signals) -> None:
-    """A signal to those that are still there."""
+    """Sends a signal to those processes that still exist."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, sent)
@@ -173,5 +173,5 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 
 def as_anybody(*arguments: str) -> list[str]:
-    """The command that runs this Python with these arguments, held to the modes of files as any user is."""
+    """Returns a command that runs this Python bound by file permissions, even if the user is root."""
     return [sys.executable, "-c", _AS_ANYBODY, *arguments]

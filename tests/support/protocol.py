@@ -233,7 +233,7 @@ def events(world: World) -> Iterator[World]:
 
 
 def read(world: World) -> Iterator[World]:
-    """The next step of the reader of a published state."""
+    """Yields the world after the next step of the reader of a published state."""
     reader = world.reader
     if reader is None:
         return
@@ -254,7 +254,7 @@ def read(world: World) -> Iterator[World]:
 
 
 def wrong(world: World) -> str:
-    """What a reader would see that is not so; "" for nothing."""
+    """Returns what a reader would see wrongly, in words; "" for nothing."""
     for name, versions in zip(DATA, world.data, strict=True):
         if any(version.rows == BOTH for version in versions):
             return f"a version of {name} has rows twice"
@@ -267,7 +267,7 @@ def wrong(world: World) -> str:
 
 
 def unfinished(world: World) -> str:
-    """What is left undone when no job has anything to do; "" for nothing."""
+    """Returns what is left undone when no job has anything to do; "" for nothing."""
     newest = {versions[-1].rows for versions in (*world.data, world.ledger)}
     if world.intents:
         return "an intent is never carried out"

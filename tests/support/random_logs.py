@@ -1,4 +1,4 @@
-"""Logs at random, as a broker writes them and as disks, people and retention leave them: every fact is known.
+"""Makes random logs as brokers write them, and as disks, people and retention change them; all is known.
 
 ``random_log`` plays a broker: producers with and without ids, transactions that commit, abort, are fenced by
 a higher epoch or stay open, rolled segments. Then what happens to logs happens to it: the cleaner, retention
@@ -27,7 +27,7 @@ SIZE = 200  # bytes of a batch, of a damaged range too; of files they differ
 
 @dataclass(frozen=True)
 class LogBatch:
-    """A batch. true_base: the base offset that the broker gave it; base_offset: the one that is stored.
+    """A batch. true_base: the base offset that the broker gave it; base_offset: the stored one.
 
     count: records that are left; span: offsets that it covers. flags: as ``segment_maker``. control: ABORT,
     COMMIT or None. status: ok, suspect or corrupt. A range of bytes without a header has is_garbage.
@@ -73,7 +73,7 @@ class LogBatch:
         return bool(self.flags & make.DELETE_HORIZON)
 
     def encode(self) -> bytes:
-        """The batch as a broker stores it; a wrong checksum where it is corrupt."""
+        """Returns the batch's bytes as a broker stores it; with a wrong checksum where it is corrupt."""
         if self.is_garbage:
             return b"\xff" * SIZE
         if self.control:
@@ -122,7 +122,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Log:
-    """What one folder holds. checkpoint: log_start_offset, recovery_point, high_watermark; or None.
+    """The log of one folder. checkpoint: (log_start_offset, recovery_point, high_watermark), or None.
 
     is_compacted: whether the cleaner ran over it.
     """
@@ -143,7 +143,7 @@ class Log:
 
 
 def wrapped(value: int) -> int:
-    """As int64 holds it."""
+    """Returns a number wrapped to int64."""
     return (value + 2**63) % 2**64 - 2**63
 
 
@@ -159,7 +159,7 @@ class _Producer:
 
 @dataclass
 class Odds:
-    """How likely each mishap is, a log or a batch."""
+    """The probability (0 to 1) of each mishap, for a log or for a batch."""
 
     compacted: float = 0.3
     retention: float = 0.2
@@ -218,7 +218,7 @@ class _Broker:
             producer.sequence = (producer.sequence + count) % INT32
 
     def step(self, producers: list[_Producer], time_flag: int) -> None:
-        """One produce request, or one marker."""
+        """Writes what one produce request or one marker brings."""
         pick = self.pick
         if pick.random() < 0.05:
             self.leader_epoch += 1
@@ -253,7 +253,7 @@ class _Broker:
 
 
 def random_log(pick: random.Random, topic: str, partition: int = 0, odds: Odds | None = None) -> Log:
-    """A log of one folder."""
+    """Returns a random log of one folder."""
     odds = odds or Odds()
     broker = _Broker(pick, odds, next_offset=pick.choice((0, 0, 0, 7, 1000, 2**40)))
     begin = broker.next_offset
@@ -294,7 +294,7 @@ def random_log(pick: random.Random, topic: str, partition: int = 0, odds: Odds |
 
 
 def _rolled(pick: random.Random, written: list[LogBatch], begin: int) -> list[Segment]:
-    """A segment's file is named by its first offset."""
+    """Cuts batches into segments, each named by its first offset. begin: the log start offset."""
     cuts = sorted(pick.sample(range(1, len(written)), min(pick.randint(0, 4), max(0, len(written) - 1))))
     found = []
     for at, to in zip([0, *cuts], [*cuts, len(written)], strict=True):
@@ -303,7 +303,7 @@ def _rolled(pick: random.Random, written: list[LogBatch], begin: int) -> list[Se
 
 
 def _cleaned(pick: random.Random, segment: Segment) -> Segment:
-    """The cleaner removes records and whole batches; it keeps a batch's offsets, and markers for a while."""
+    """Returns a segment as the cleaner leaves it: without some records and batches, with all markers."""
     kept = []
     for one in segment.batches:
         what = pick.random()
@@ -323,7 +323,7 @@ def _cleaned(pick: random.Random, segment: Segment) -> Segment:
 
 
 def _missing(pick: random.Random, odds: Odds, segments: list[Segment]) -> list[Segment]:
-    """Segments that retention deleted between two runs, or that are lost."""
+    """Returns the segments without those that retention deleted between two runs, or without a lost one."""
     if len(segments) < 3:
         return segments
     at = pick.randrange(1, len(segments) - 1)
@@ -350,7 +350,7 @@ def _mishaps(pick: random.Random, odds: Odds, segment: Segment) -> Segment:
 
 
 def _wrong_base(pick: random.Random, segments: list[Segment]) -> list[Segment]:
-    """One bit of one base offset is wrong; seldom of two."""
+    """Flips one bit of one base offset, seldom of two. Returns the segments."""
     for _ in range(pick.choice((1, 1, 1, 2))):
         places = [(s, b) for s, one in enumerate(segments) for b in range(len(one.batches))]
         if not places:
@@ -366,14 +366,14 @@ def _wrong_base(pick: random.Random, segments: list[Segment]) -> list[Segment]:
 
 
 def copy_of(pick: random.Random, log: Log, odds: Odds | None = None) -> Log:
-    """Another replica of a log: it may be shorter, and has other damage."""
+    """Returns another replica of a log: it may be shorter, and has other damage."""
     kept = log.segments[: pick.randint(1, len(log.segments))]
     segments = tuple(_mishaps(pick, odds or Odds(), one) for one in kept)
     return replace(log, folder="/copy", segments=segments, checkpoint=None)
 
 
 def random_logs(seed: int, count: int, odds: Odds | None = None, prefix: str = "t") -> list[Log]:
-    """Logs of a topic each, some with a second copy."""
+    """Returns random logs, one for each topic, some with a second copy."""
     pick = random.Random(seed)
     odds = odds or Odds()
     found = []
@@ -387,7 +387,7 @@ def random_logs(seed: int, count: int, odds: Odds | None = None, prefix: str = "
 
 
 def write_files(root: Path, logs: Iterable[Log]) -> None:
-    """The logs as log directories below root: ``<root><folder>/<topic>-<partition>/<offset>.log``."""
+    """Writes logs as log directories: ``<root><folder>/<topic>-<partition>/<offset>.log``."""
     for log in logs:
         folder = root / log.folder.lstrip("/") / f"{log.topic}-{log.partition}"
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Slow, plain decompression of a batch's payload, as Kafka's own library reads it: bytes in, bytes out.
+"""Decompresses a batch's payload in slow, plain Python, as Kafka's own library reads it.
 
 Every function takes the whole payload and a limit, and raises ``TooLargeError`` as soon as the output
 passes it, ``BadPayloadError`` where Kafka's library would refuse the payload.
@@ -24,11 +24,11 @@ _ZSTD_STEP = 64  # compressed bytes a step, so that one step's output stays smal
 
 
 class BadPayloadError(Exception):
-    """Kafka's library would refuse this payload."""
+    """A payload that Kafka's library would refuse."""
 
 
 class TooLargeError(Exception):
-    """The payload expands past the limit."""
+    """A payload that decompresses to more than the limit."""
 
 
 def _bounded(parts: list[bytes], limit: int) -> None:
@@ -37,7 +37,7 @@ def _bounded(parts: list[bytes], limit: int) -> None:
 
 
 def _gzip_header_size(data: bytes) -> int | None:
-    """Size of the gzip member header that data starts with, None where it starts with none."""
+    """Returns the size of the gzip member header that data starts with; None where it starts with none."""
     if len(data) < 10 or data[:3] != b"\x1f\x8b\x08":
         return None
     flags, position = data[3], 10
@@ -60,7 +60,7 @@ def _gzip_header_size(data: bytes) -> int | None:
 
 
 def gunzip(payload: bytes, limit: int) -> bytes:
-    """All members one after the other; bytes behind the last one that start no member are ignored.
+    """Decompresses all gzip members in turn; bytes after the last one that start no member are ignored.
 
     So are 18 bytes or fewer, whatever they start: the JVM looks for a further member in more than those.
     """
@@ -92,7 +92,7 @@ def _unsnappy_block(block: bytes, limit: int) -> bytes:
 
 
 def unsnappy(payload: bytes, limit: int) -> bytes:
-    """Xerial framing, which may begin anew in mid-stream, or one raw block."""
+    """Decompresses snappy: xerial framing, which may begin anew in mid-stream, or one raw block."""
     if not payload:
         raise BadPayloadError("empty snappy stream")
     if len(payload) < XERIAL_HEADER_SIZE or not payload.startswith(XERIAL_MAGIC):
@@ -116,7 +116,7 @@ def unsnappy(payload: bytes, limit: int) -> bytes:
 
 
 def _lz4_descriptor(payload: bytes, magic: int) -> int:
-    """Check the frame descriptor; its position behind."""
+    """Checks the frame descriptor. Returns the position after it."""
     if len(payload) <= 6 or payload[:4] != lz4_header.FRAME_MAGIC:
         raise BadPayloadError("no lz4 frame")
     flags, block = payload[4], payload[5]
@@ -133,9 +133,9 @@ def _lz4_descriptor(payload: bytes, magic: int) -> int:
 
 
 def unlz4(payload: bytes, limit: int, *, magic: int) -> bytes:
-    """The first frame; what follows it is ignored, and so is the checksum of its content.
+    """Decompresses the first lz4 frame; ignores what follows it, and the checksum of its content.
 
-    Magic 0: whatever the header checksum says.
+    For magic 0 the header checksum is ignored too.
     """
     cursor = _lz4_descriptor(payload, magic)
     most = 1 << (2 * (payload[5] >> 4) + 8)
@@ -165,7 +165,7 @@ def unlz4(payload: bytes, limit: int, *, magic: int) -> bytes:
 
 
 def unzstd(payload: bytes, limit: int) -> bytes:
-    """All frames, skippable ones too, to the end of the payload.
+    """Decompresses all zstd frames, skippable ones too, to the end of the payload.
 
     A frame may be cut where another ended in the last piece that zstd-jni reads.
     """
@@ -193,7 +193,7 @@ def unzstd(payload: bytes, limit: int) -> bytes:
 
 
 def decompress(codec: int, payload: bytes, limit: int, *, magic: int) -> bytes:
-    """codec: bits 0 to 2 of the attributes, 1 to 4."""
+    """Decompresses a payload. codec: 1 to 4, bits 0 to 2 of the attributes."""
     if codec == 3:
         return unlz4(payload, limit, magic=magic)
     plain: dict[int, Callable[[bytes, int], bytes]] = {1: gunzip, 2: unsnappy, 4: unzstd}

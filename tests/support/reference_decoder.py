@@ -1,4 +1,4 @@
-"""A slow, plain reference decoder of a Kafka log segment: the judge of the fast one.
+"""Decodes a Kafka log segment in slow, plain Python: the reference for the fast decoder.
 
 ``decode(data)`` gives what the tables hold of one segment: a dict a batch and a dict a record, under the
 columns' names, the damaged ranges, and the tail. It shares no line and no constant with ``udfs``; its own
@@ -67,14 +67,14 @@ def batch_size(data: bytes, position: int) -> int | None:
 
 
 def _checksums(raw: bytes) -> tuple[int, int]:
-    """(stored, computed) of a whole batch."""
+    """Returns (stored, computed) checksums of a whole batch."""
     if raw[16] == 2:
         return struct.unpack_from(">I", raw, 17)[0], crc32c.crc32c(raw[21:])
     return struct.unpack_from(">I", raw, 12)[0], zlib.crc32(raw[16:])
 
 
 def proves_itself(data: bytes, position: int) -> bool:
-    """Whether a whole batch with a right checksum starts at position."""
+    """Returns whether a whole batch with a right checksum starts at position."""
     size = batch_size(data, position)
     if size is None:
         return False
@@ -83,7 +83,7 @@ def proves_itself(data: bytes, position: int) -> bool:
 
 
 def read_v2_header(raw: bytes) -> dict[str, Any]:
-    """Columns of a V2 batch that its header alone gives (and ``last_offset_delta``, ``length``)."""
+    """Returns the columns of a V2 batch that its header gives (and ``last_offset_delta``, ``length``)."""
     batch: dict[str, Any] = dict(zip(_V2_FIELDS, _V2_HEADER.unpack_from(raw), strict=True))
     attributes = batch["attributes"]
     batch["timestampType"] = attributes >> 3 & 1
@@ -98,7 +98,7 @@ def read_v2_header(raw: bytes) -> dict[str, Any]:
 
 
 def read_legacy_header(raw: bytes) -> dict[str, Any]:
-    """Columns of a V0 or V1 batch that its first bytes give (and ``offset``)."""
+    """Returns the columns of a V0 or V1 batch that its first bytes give (and ``offset``)."""
     magic, attributes = raw[16], raw[17]
     timestamp = struct.unpack_from(">q", raw, 18)[0] if magic == 1 else -1
     offset = struct.unpack_from(">q", raw)[0]
@@ -172,7 +172,7 @@ _VERDICTS: dict[type[Exception], tuple[str, str]] = {
 
 
 def decode_batch(raw: bytes, position: int, limit: int = DEFAULT_LIMIT) -> Decoded:
-    """One whole batch: its row of batches, and its records or its row of quarantine."""
+    """Decodes one whole batch to its row of ``batches``, and its records or its row of quarantine."""
     batch = read_v2_header(raw) if raw[16] == 2 else read_legacy_header(raw)
     batch |= {"position": position, "size_bytes": len(raw), "record_count": 0, "error": None}
     batch |= {"compression": CODECS[batch["attributes"] & 7], "status": "ok", "control_type": None}
@@ -229,8 +229,10 @@ def _record_row(record: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]
 
 
 def _leads_on(data: bytes, position: int) -> bool:
-    """Whether batches follow each other from position to a sound one, or to the end: a length that led there
-    does not lie. A torn or zero end counts, where it is the end: where no sound batch follows."""
+    """Returns whether batches follow each other from position to a sound one, or to the end.
+
+    Then the length that led there is right. A torn or zero end counts, if no sound batch follows it.
+    """
     while position < len(data) and not proves_itself(data, position):
         size = batch_size(data, position)
         if size is None:
@@ -241,9 +243,9 @@ def _leads_on(data: bytes, position: int) -> bool:
 
 
 def _next_batch(data: bytes, position: int, above: int) -> int | None:
-    """Where decoding continues after damage: the target of its length, else what a search finds.
+    """Returns where decoding continues after damage: where its length leads, else what a search finds.
 
-    above: the last offset so far.
+    above: the last offset so far. None where nothing is found.
     """
     if position + 17 <= len(data):
         length, magic = struct.unpack_from(">i", data, position + 8)[0], data[position + 16]
@@ -254,7 +256,7 @@ def _next_batch(data: bytes, position: int, above: int) -> int | None:
 
 
 def _search(data: bytes, position: int, above: int) -> int | None:
-    """The first sound batch from which batches lead on to the end; where none does, the first sound one.
+    """Finds the first sound batch from which batches lead to the end; where none does, the first sound one.
 
     So a batch inside a value is not taken for the log: its chain ends with the value. Where no chain leads to
     the end, offsets above those before go first, since offsets rise; but a base offset lies outside the
@@ -275,7 +277,7 @@ def _leads_to_the_end(data: bytes, position: int) -> bool:
 
 
 def _torn(rest: bytes) -> bool:
-    """Whether rest can be the start of a batch that goes on past it."""
+    """Returns whether rest can be the start of a batch that is longer than rest."""
     if len(rest) < 17:
         return True
     length, magic = struct.unpack_from(">i", rest, 8)[0], rest[16]
@@ -283,7 +285,7 @@ def _torn(rest: bytes) -> bool:
 
 
 def _finish(decoded: Decoded, data: bytes, position: int, has_successor: bool) -> None:
-    """Judge the bytes behind the last batch, which no sound batch follows: a tail, or damage."""
+    """Judges the bytes after the last sound batch: a tail, or damage."""
     rest = data[position:]
     if not rest.strip(b"\0"):
         decoded.tail, decoded.tail_bytes = "zeros", len(rest)
@@ -303,7 +305,7 @@ def _quarantine(decoded: Decoded, data: bytes, start: int, end: int, reason: str
 
 
 def decode(data: bytes, *, has_successor: bool = False, limit: int = DEFAULT_LIMIT) -> Decoded:
-    """All of a segment. Every byte lies in a sound batch, in a range of quarantine or in the tail."""
+    """Decodes a whole segment: every byte lies in a sound batch, in a range of quarantine or in the tail."""
     decoded = Decoded()
     position, above = 0, -1
     while position < len(data):

@@ -1,6 +1,6 @@
-"""Plain-Python reading of what lies inside one batch: a V2 payload's records, a V0/V1 message set.
+"""Reads what lies inside one batch in plain Python: a V2 payload's records, a V0/V1 message set.
 
-Written for the eye, a field at a time, as Kafka's ``DefaultRecord``, ``LegacyRecord`` and
+It reads a field at a time, as Kafka's ``DefaultRecord``, ``LegacyRecord`` and
 ``AbstractLegacyRecordBatch`` read them. Numbers are Python's own and made to wrap where Java's do.
 """
 
@@ -15,25 +15,25 @@ from typing import Any
 
 
 class InvalidError(Exception):
-    """Kafka's library would refuse this, or records would be lost or made up."""
+    """Content that Kafka's library would refuse, or of which records would be lost or made up."""
 
 
 class CorruptInnerError(Exception):
-    """An inner message's own checksum is wrong."""
+    """An inner message with a wrong checksum."""
 
 
 def wrap32(value: int) -> int:
-    """value as a Java int holds it."""
+    """Returns value wrapped as a Java int."""
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def wrap64(value: int) -> int:
-    """value as a Java long holds it."""
+    """Returns value wrapped as a Java long."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def sequence_after(base: int, increment: int) -> int:
-    """``DefaultRecordBatch.incrementSequence``: after 2^31 - 1 comes 0, in Java's int arithmetic."""
+    """Computes ``DefaultRecordBatch.incrementSequence``: after 2^31 - 1 comes 0, in Java's int arithmetic."""
     biggest = (1 << 31) - 1
     if base > wrap32(biggest - increment):
         return wrap32(increment - wrap32(biggest - base) - 1)
@@ -41,7 +41,7 @@ def sequence_after(base: int, increment: int) -> int:
 
 
 def _jvm_replacement(error: UnicodeError) -> tuple[str, int]:
-    """One U+FFFD a malformed sequence; the JVM takes an encoded surrogate as one, Python as three."""
+    """Returns one U+FFFD per malformed sequence: an encoded surrogate is one for the JVM, not three."""
     assert isinstance(error, UnicodeDecodeError)
     data, at = error.object, error.start
     size = error.end - error.start
@@ -55,7 +55,7 @@ codecs.register_error("as-the-jvm", _jvm_replacement)
 
 @dataclass
 class Cursor:
-    """A position in bytes that never passes their end."""
+    """A reader of bytes whose position never passes their end."""
 
     data: bytes
     position: int = 0
@@ -70,7 +70,7 @@ class Cursor:
         return self.data[self.position - size : self.position]
 
     def number(self, code: str) -> int:
-        """A big-endian integer of struct format ``code``."""
+        """Reads a big-endian integer of struct format ``code``."""
         return int(struct.unpack(">" + code, self.take(struct.calcsize(">" + code)))[0])
 
     def _zigzag(self, most_bytes: int, bits: int) -> int:
@@ -91,14 +91,14 @@ class Cursor:
 
 
 def varint_size(value: int) -> int:
-    """Bytes of the shortest varint of an int32."""
+    """Returns the number of bytes of the shortest zigzag varint of an int32."""
     raw = (value << 1) ^ (value >> 31)
     return max(1, (raw.bit_length() + 6) // 7)
 
 
 @dataclass
 class Content:
-    """What a batch holds: its records, and how its content breaks the format though Kafka reads it."""
+    """The content of a batch: its records, and where it breaks the format although Kafka reads it."""
 
     records: list[dict[str, Any]] = field(default_factory=list)
     suspicions: list[str] = field(default_factory=list)
@@ -115,7 +115,7 @@ def _nullable(cursor: Cursor, size: int, content: Content) -> bytes | None:
 
 
 def read_v2_record(cursor: Cursor, batch: dict[str, Any], content: Content) -> dict[str, Any]:
-    """One record of a V2 payload. batch: the header fields of ``reference_decoder.read_v2_header``."""
+    """Reads one record of a V2 payload. batch: the header fields of ``reference_decoder.read_v2_header``."""
     size = cursor.varint()
     body = Cursor(cursor.take(size) if size >= 0 else b"")
     if body.number("B"):
@@ -155,7 +155,7 @@ def read_v2_record(cursor: Cursor, batch: dict[str, Any], content: Content) -> d
 
 
 def read_v2_payload(payload: bytes, batch: dict[str, Any]) -> Content:
-    """All records of an expanded V2 payload, which must be used up by the counted ones."""
+    """Reads the counted records of an expanded V2 payload, after which no bytes may be left."""
     content = Content(uncompressed_bytes=len(payload))
     count = batch["declared_count"]
     if count < 0:
@@ -190,7 +190,7 @@ CONTROL_TYPES = (
 
 
 def control_type(record: dict[str, Any]) -> tuple[str, int | None]:
-    """(type, coordinator epoch of an end marker or None) of a control record; InvalidError where it lies."""
+    """Returns (type, coordinator epoch or None) of a control record. Raises an InvalidError."""
     key, value = record["key"], record["value"]
     if key is None or len(key) < 4:
         raise InvalidError("control record key is null or under 4 bytes")
@@ -209,7 +209,7 @@ def control_type(record: dict[str, Any]) -> tuple[str, int | None]:
 
 
 def read_message(message: bytes, content: Content) -> dict[str, Any]:
-    """One V0 or V1 message without the 12 bytes of offset and length; its value is not expanded."""
+    """Reads a V0 or V1 message without the 12 bytes of offset and length; its value is not expanded."""
     cursor = Cursor(message)
     cursor.number("I")  # the checksum, which the caller has looked at
     magic, attributes = cursor.number("b"), cursor.number("b")
@@ -231,7 +231,7 @@ def read_message(message: bytes, content: Content) -> dict[str, Any]:
 
 
 def read_message_set(data: bytes, wrapper: dict[str, Any]) -> Content:
-    """The inner messages of a wrapper, offsets made absolute.
+    """Reads the inner messages of a wrapper, and makes their offsets absolute.
 
     wrapper: magic, offset, timestamp_ms, timestampType of the batch.
     """

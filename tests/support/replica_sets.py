@@ -1,4 +1,4 @@
-"""Random sets of copies of one partition: a small model of leaders, followers and unclean elections.
+"""Makes random sets of copies of one partition by a model of leaders, followers and unclean elections.
 
 The model keeps what each broker's log was, so it knows the true history without reading a file: that of the
 leader of the highest epoch that a disk still knows. Damage is put into the files alone.
@@ -26,7 +26,7 @@ class Made:
 
 @dataclass
 class Broker:
-    """What a broker has of the partition.
+    """A broker's copy of the partition.
 
     cleaned: the offset up to which its log cleaner ran, None where it did not. cut_off: what it cut off last,
     as it followed another leader. whole: batches that lie undamaged in its files; future: those that lie in a
@@ -107,7 +107,7 @@ class _Cluster:
         self.leader.log.append(Made(base, base + count - 1, self.epoch, made.encode(), tuple(records)))
 
     def follow(self, one: Broker) -> None:
-        """A fetch: what diverged is cut off, then some of what the leader has is added."""
+        """Fetches from the leader: cuts off what diverged, then adds some of the leader's batches."""
         leader = self.leader
         if one is leader:
             return
@@ -138,7 +138,7 @@ class _Cluster:
         one.high_watermark = min(one.end, max(one.high_watermark, leader.high_watermark))
 
     def advance(self) -> None:
-        """The high watermark rises to what every replica in sync has."""
+        """Raises the high watermark to what every replica in sync has."""
         leader = self.leader
         leader.high_watermark = max(leader.high_watermark, min(one.end for one in self.in_sync))
 
@@ -193,7 +193,7 @@ def _clean(one: Broker, upto: int, drops_tombstones: bool) -> None:
 
 
 def replica_set(seed: int, moves_start: bool = False, is_compacted: bool = False) -> ReplicaSet:
-    """Some brokers' copies of a partition after some history.
+    """Returns some brokers' copies of a partition after a random history.
 
     moves_start: whether records are deleted. is_compacted: whether records have keys, and each broker's log
     cleaner ran by itself; ``truth`` is the log before that.

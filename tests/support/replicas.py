@@ -63,7 +63,7 @@ class Truth:
 
 
 def truth(corpus: Path, scenario: str, name: str) -> Truth | None:
-    """The truth of ``<topic>-<partition>``; None where there is none."""
+    """Returns the truth of ``<topic>-<partition>``; None where there is none."""
     oracle = corpus / "_oracle"
     path, expected = oracle / scenario / f"{name}.truth.jsonl", oracle / scenario / "expect.json"
     lost: dict[str, Any] = {"unrecoverable": [], "unrecoverableOffsets": []}

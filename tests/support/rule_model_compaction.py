@@ -1,4 +1,4 @@
-"""Kafka's log cleaner, and what two checks measure, in plain Python over one log of ``random_logs``.
+"""Models Kafka's log cleaner, and what two checks measure, in plain Python over one random log.
 
 Written from LogCleanerManager.cleanableOffsets and Cleaner.shouldRetainRecord. It knows nothing of SQL, and
 computes in steps what SQL computes in sets.
@@ -28,7 +28,7 @@ class Keyed:
 
 
 def records_of(log: Log) -> Iterator[Keyed]:
-    """Records with keys that come again, some long ones, without a key, and tombstones: by their offsets."""
+    """Yields records whose offsets determine their keys (repeated, long or none) and tombstones."""
     for segment, batch in times.decoded(log):
         for offset in range(batch.base_offset, batch.base_offset + batch.count):
             key = None if offset % 11 == 3 else b"k" * (1 + 30 * (offset % 2)) + bytes([offset % 5])
@@ -36,7 +36,7 @@ def records_of(log: Log) -> Iterator[Keyed]:
 
 
 def committed(log: Log) -> list[Keyed]:
-    """What a READ_COMMITTED consumer gets."""
+    """Returns the records that a READ_COMMITTED consumer gets."""
     found = [one for one in transactions_of(log) if one.first_offset is not None]
     stable = min((one.first_offset or 0 for one in found if one.holds), default=None)
     hidden = [one for one in found if one.outcome != "committed"]
@@ -75,7 +75,7 @@ class Cleaning(NamedTuple):
 
 
 def first_uncleanable(log: Log, at_ms: int, lag_ms: int) -> tuple[int, str]:
-    """Base offset of the first segment that the cleaner leaves alone, and why it does."""
+    """Returns the base offset of the first segment that the cleaner leaves alone, and the reason."""
     segments = sorted(log.segments, key=lambda one: one.file_base_offset)
     active = segments[-1].file_base_offset
     stable = min((t.first_offset or 0 for t in transactions_of(log) if t.holds), default=None)
@@ -90,7 +90,7 @@ def first_uncleanable(log: Log, at_ms: int, lag_ms: int) -> tuple[int, str]:
 
 
 def cleaning(log: Log, at_ms: int, lag_ms: int) -> Cleaning:
-    """What one cleaning would do; zeros without a committed record."""
+    """Returns what one cleaning would do; zeros without a committed record."""
     kept = committed(log)
     limit, held_by = first_uncleanable(log, at_ms, lag_ms)
     cleanable = [one for one in kept if one.segment.file_base_offset < limit]
@@ -137,7 +137,7 @@ def _latest(records: Iterable[Keyed]) -> dict[bytes, Keyed]:
 
 
 def most_disorder(log: Log, stretches: dict[int, int]) -> int:
-    """How far a batch's newest credible time lies before an earlier batch's, at most. stretches: of files."""
+    """Returns the most ms by which a batch's time lies before an earlier batch's. stretches: of files."""
     worst, highest, stretch = 0, None, None
     for segment, batch in times.decoded(log):
         at = batch.max_timestamp_ms
@@ -151,7 +151,7 @@ def most_disorder(log: Log, stretches: dict[int, int]) -> int:
 
 
 def checksums(log: Log) -> tuple[int, int, int]:
-    """Batches with a wrong checksum, batches with a header, and damaged bytes."""
+    """Returns (batches with a wrong checksum, batches with a header, damaged bytes)."""
     batches = [one for s in log.segments if s.left_out == 0 for one in s.batches]
     with_header = [one for one in batches if not one.is_garbage]
     damaged = sum(not one.is_sound for one in batches)

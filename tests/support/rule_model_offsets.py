@@ -1,4 +1,4 @@
-"""Kafka's rules of offsets and sequence numbers, once more, in plain Python over one log of ``random_logs``.
+"""Models Kafka's rules of offsets and sequence numbers in plain Python over one log of ``random_logs``.
 
 Written from what brokers and consumers do, batch by batch, with numbers of any size; it knows nothing of SQL.
 Every answer is of the facts that lie on disk alone: ``LogBatch.true_base`` is for the tests that hold the
@@ -75,7 +75,7 @@ class OffsetModel:
         self.holes, self.is_compacted, self.end = self._holes()
 
     def _stretches(self) -> tuple[dict[int, int], dict[int, int]]:
-        """By base offset of a file: how often retention may have deleted unseen files; the stretch."""
+        """Returns by a file's base offset how often retention may have deleted unseen files; the stretch."""
         retentions, stretches, deleted = {}, {}, 0
         stretch = int(self.segments[0].left_out < 0) if self.segments else 0
         before: Segment | None = None
@@ -154,7 +154,7 @@ class OffsetModel:
 
     @property
     def gaps(self) -> list[tuple[int | None, int | None, str]]:
-        """First and last offset of what is missing between batches, and the cause."""
+        """Returns (first offset, last offset, cause) of what is missing between batches."""
         found: list[tuple[int | None, int | None, str]] = []
         for one in self.holes:
             if one.damages or one.misplaced or one.goes_back:
@@ -175,7 +175,7 @@ class OffsetModel:
 
     @property
     def lost(self) -> list[Lost]:
-        """What a consumer misses, and where it must seek to."""
+        """Returns the offsets that a consumer misses, and where it must seek to."""
         found = []
         for one in self.holes:
             last = None if one.next is None else one.next - 1
@@ -209,7 +209,7 @@ class OffsetModel:
 
     @property
     def steps(self) -> list[Step]:
-        """The data batches in the order of the files; step None where there is none to compare with."""
+        """Returns the data batches in the order of the files; step None without one to compare with."""
         seen: dict[tuple[int, int, int], tuple[int, int]] = {}  # -> last sequence, damages
         found = []
         for place in self.batches:
@@ -235,7 +235,7 @@ class OffsetModel:
 
 
 def find_misplaced(found: list[Place]) -> None:
-    """A base offset is wrong where its file's name, or its neighbours, contradict it beyond doubt."""
+    """Marks base offsets that the file's name, or the neighbours, contradict beyond doubt."""
     outside_file, outside_neighbours = [], []
     for at, one in enumerate(found):
         low = one.segment.file_base_offset
@@ -268,7 +268,7 @@ def _is_cleaned(one: LogBatch) -> bool:
 
 
 def _step(last: int, base: int) -> tuple[str, int]:
-    """As ProducerAppendInfo.checkSequence compares: after 2147483647 comes 0."""
+    """Returns (step, missing numbers), as ProducerAppendInfo.checkSequence: after 2147483647 comes 0."""
     expected = 0 if last == INT32 - 1 else last + 1
     if base == expected:
         return "next", 0

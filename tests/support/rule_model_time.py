@@ -1,4 +1,4 @@
-"""Kafka's rules of time, once more, in plain Python over one log of ``random_logs``.
+"""Models Kafka's rules of time in plain Python over one log of ``random_logs``.
 
 Clocks, transactions that hang, retention: written from what brokers do (``UnifiedLog``, KIP-32, KIP-534),
 with numbers of any size. It knows nothing of SQL, and computes in steps what SQL computes in sets.
@@ -17,7 +17,7 @@ YEAR_1973, SECONDS_2001 = 10**11, 10**9
 
 
 def unit(value: int) -> str:
-    """Of a stored timestamp; a date from 1973 on is 10^11 in ms, so 10^8 s, 10^14 us and 10^17 ns."""
+    """Returns the unit of a stored timestamp: from 1973 on, dates are above 10^8 s, 10^11 ms, 10^14 us."""
     if value < 0:
         return "none"
     if value >= YEAR_1973 * 10**6:
@@ -32,7 +32,7 @@ def is_by_broker(batch: LogBatch) -> bool:
 
 
 def first_time(batch: LogBatch) -> int | None:
-    """Time of a batch's first record; None where the header does not have it."""
+    """Returns the time (ms) of a batch's first record; None where the header does not have it."""
     if batch.is_log_append:
         return batch.max_timestamp_ms
     return None if batch.has_horizon else batch.base_timestamp_ms
@@ -83,7 +83,7 @@ class AgeOf(NamedTuple):
 
 
 def age(log: Log, producer: int, first_offset: int, lost_marker: bool, timeout_ms: int) -> AgeOf | None:
-    """Of the open transaction that begins there; None where it is not open for longer than timeout_ms."""
+    """Returns the age of an open transaction; None where it is not open for longer than timeout_ms."""
     place = clock(log)
     starts = [
         (b, s)
@@ -130,7 +130,7 @@ class Anomaly(NamedTuple):
 
 
 def anomalies(log: Log, max_future_ms: int, max_disorder_ms: int) -> dict[tuple[int, str], Anomaly]:
-    """By base offset of the file and name of the anomaly. All records of a batch have one timestamp here."""
+    """Returns anomalies by (base offset of the file, name). All records of a batch have one timestamp."""
     found: dict[tuple[int, str], Anomaly] = {}
     highest: int | None = None
     for segment, batch in decoded(log):
@@ -164,12 +164,12 @@ def anomalies(log: Log, max_future_ms: int, max_disorder_ms: int) -> dict[tuple[
 
 
 def record_time(batch: LogBatch) -> int:
-    """Of all records that ``rows_of_records`` makes of a batch."""
+    """Returns the timestamp (ms) of all records that ``rows_of_records`` makes of a batch."""
     return batch.max_timestamp_ms if batch.is_log_append else batch.base_timestamp_ms
 
 
 def largest_timestamp(segment: Segment) -> int:
-    """LogSegment.largestTimestamp: of its batches, else the modification time of the file."""
+    """Returns LogSegment.largestTimestamp: that of its batches, else the modification time of the file."""
     newest = -1
     for batch in segment.sound if segment.left_out == 0 else ():
         newest = max(newest, batch.max_timestamp_ms)
@@ -179,13 +179,13 @@ def largest_timestamp(segment: Segment) -> int:
 def deleted(
     log: Log, lengths: dict[int, int], retention_ms: int, retention_bytes: int, now_ms: int
 ) -> dict[int, str]:
-    """What UnifiedLog.deleteOldSegments deletes: base offset -> which of its three steps does."""
+    """Returns what UnifiedLog.deleteOldSegments deletes: base offset -> which of its three steps does."""
     segments = sorted(log.segments, key=lambda one: one.file_base_offset)
     start = max(one.log_start_offset for one in segments)
     found: dict[int, str] = {}
 
     def delete(why: str, is_breached: object) -> None:
-        """deleteOldSegments(predicate): from the oldest on, until one stays."""
+        """Deletes segments from the oldest on until one stays, as deleteOldSegments(predicate)."""
         there = [one for one in segments if one.file_base_offset not in found]
         for at, one in enumerate(there):
             following = there[at + 1] if at + 1 < len(there) else None

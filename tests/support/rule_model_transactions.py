@@ -1,4 +1,4 @@
-"""Kafka's rules of transactions, once more, in plain Python over one log of ``random_logs``.
+"""Models Kafka's rules of transactions in plain Python over one log of ``random_logs``.
 
 It walks the batches as a broker does that loads them (ProducerStateManager), producer by producer. Base
 offsets that are wrong are those of ``rule_model_offsets``, among the transactional batches alone.
@@ -74,7 +74,7 @@ def transactions_of(log: Log) -> list[Transaction]:
 
 
 def _unseen(producer: int, one: _Open, holds: bool, damages: int) -> Transaction:
-    """A transaction whose marker was not seen: uncertain where it has ended, or damage follows its start."""
+    """Returns a transaction without a seen marker: uncertain if it has ended, or damage follows its start."""
     return _made(producer, one, None, "open", not holds or damages > one.damages, holds)
 
 

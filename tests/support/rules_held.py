@@ -48,7 +48,7 @@ FIRST_RUN = Odds(retention=0, left_out=0, checkpoint=0)
 
 
 def expected(log: Log) -> dict[str, list[tuple[Any, ...]]]:
-    """The model's answers to SQL."""
+    """Returns the rows that the model expects of each statement in SQL."""
     model = OffsetModel(log)
     steps = [one.step for one in model.steps]
     unexplained = sum(one.step not in (None, "next") and one.cause is None for one in model.steps)
@@ -72,7 +72,7 @@ def expected(log: Log) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def in_sql(logs: Sequence[Log]) -> Iterator[str]:
-    """What the views say otherwise than the model."""
+    """Yields where the views contradict the model."""
     database = database_of(logs, *SQL)
     found = {name: by_log(database, statement) for name, statement in SQL.items()}
     for log in logs:
@@ -81,7 +81,7 @@ def in_sql(logs: Sequence[Log]) -> Iterator[str]:
 
 
 def in_python(logs: Sequence[Log]) -> Iterator[str]:
-    """What the summary of a run says otherwise: it has the ledger, and the batches where they are needed."""
+    """Yields where a run's summary contradicts the model; it has the ledger, and batches where needed."""
     made = tables(logs)
     sound = made["batches"].filter(np.isin(made["batches"]["status"].to_pylist(), ["ok", "suspect"]))
 
@@ -111,7 +111,7 @@ def in_python(logs: Sequence[Log]) -> Iterator[str]:
 
 
 def in_scan(root: Path, logs: Sequence[Log]) -> Iterator[str]:
-    """What a scan of real files says otherwise. It knows nothing of earlier runs: no log may have any."""
+    """Yields where a scan of real files contradicts the model. No log may have earlier runs."""
     logs = [log for log in logs if not _hides_a_batch(log)]
     write_files(root, logs)
     findings = scan(Settings(source=(str(root),), cores=1))
@@ -138,7 +138,7 @@ def in_scan(root: Path, logs: Sequence[Log]) -> Iterator[str]:
 
 
 def _hides_a_batch(log: Log) -> bool:
-    """Whether a wrong base offset is between garbage: nothing tells the batch from one within a value."""
+    """Returns whether a wrong base offset is between garbage: such a batch could be one within a value."""
     return any(
         before.is_garbage and one.base_offset != one.true_base and behind.is_garbage
         for segment in log.segments

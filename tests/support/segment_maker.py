@@ -30,7 +30,7 @@ LOG_APPEND, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40
 
 
 def varint(value: int, *, size: int = 0, bits: int = 32) -> bytes:
-    """value as a zigzag varint, padded to ``size`` bytes where that is more than it needs."""
+    """Returns value as a zigzag varint, padded to ``size`` bytes where that is more than it needs."""
     raw = ((value << 1) ^ (value >> (bits - 1))) % (1 << bits)
     out = bytearray()
     while raw >= 0x80 or len(out) + 1 < size:
@@ -45,13 +45,13 @@ def varlong(value: int, *, size: int = 0) -> bytes:
 
 
 def xerial(data: bytes, block: int = 32 << 10, header: bytes = XERIAL_HEADER) -> bytes:
-    """Snappy in xerial framing, ``block`` plain bytes a block."""
+    """Compresses data with snappy in xerial framing, ``block`` plain bytes per block."""
     blocks = [snappy.compress(data[i : i + block]) for i in range(0, len(data), block)]
     return header + b"".join(struct.pack(">i", len(each)) + each for each in blocks)
 
 
 def compress(codec: int, data: bytes, style: str = "") -> bytes:
-    """data by a codec. style: "raw" or "twice" (snappy), "historic" (lz4), "frames" (zstd, gzip), or ""."""
+    """Compresses data. style: "raw" or "twice" (snappy), "historic" (lz4), "frames" (zstd, gzip), or ""."""
     half = len(data) // 2
     match codec, style:
         case 1, "frames":
@@ -77,7 +77,7 @@ def compress(codec: int, data: bytes, style: str = "") -> bytes:
 
 @dataclass(frozen=True)
 class Record:
-    """A record of a V2 batch. What is None is derived; ``padding`` widens every varint to that many bytes."""
+    """A record of a V2 batch. Fields that are None are derived; ``padding``: least bytes of a varint."""
 
     key: bytes | None = None
     value: bytes | None = None
@@ -113,7 +113,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of magic 2. What is None is derived."""
+    """A batch of magic 2. Fields that are None are derived from the others."""
 
     records: Sequence[Record] = ()
     codec: int = NONE
@@ -141,7 +141,7 @@ class Batch:
         ]
 
     def next_offset(self) -> int:
-        """The first offset behind this batch."""
+        """Returns the first offset after this batch."""
         return self.base_offset + max(0, self._last_delta()) + 1
 
     def _last_delta(self) -> int:
@@ -179,7 +179,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Message:
-    """A plain message, a wrapper or an inner message of magic 0 or 1. What is None is derived."""
+    """A plain message, a wrapper or an inner message of magic 0 or 1. Fields that are None are derived."""
 
     magic: int = 1
     offset: int = 0
@@ -219,9 +219,9 @@ def wrap(
     style: str = "",
     inner: bytes | None = None,
 ) -> Message:
-    """A wrapper around messages, whose offsets are absolute here, and made relative for magic 1.
+    """Returns a wrapper around messages, whose offsets are absolute here, and made relative for magic 1.
 
-    ``inner``: the message set's bytes, where they shall not be those of ``messages``.
+    ``inner``: bytes of the message set; None for those of ``messages``.
     """
     first = messages[0].offset if messages else 0
     outer = (messages[-1].offset if messages else 0) if outer_offset is None else outer_offset
@@ -239,7 +239,7 @@ def wrap(
 
 
 def flip(data: bytes, position: int, mask: int = 0x01) -> bytes:
-    """data with bits of one byte flipped; position may count from the end."""
+    """Returns data with the bits of a mask flipped in one byte; a negative position counts from the end."""
     out = bytearray(data)
     out[position] ^= mask
     return bytes(out)

@@ -1,4 +1,4 @@
-"""The bundled log directory of Confluent's serializers, and what they were given."""
+"""Reads the bundled log directory of Confluent's serializers, and what they were given."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DATA = ROOT / "data"
 
 
 def oracle(name: str) -> list[dict[str, Any]]:
-    """The lines of a file of the oracle."""
+    """Returns the lines of a file of the oracle."""
     with gzip.open(ROOT / "oracle" / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
@@ -37,7 +37,7 @@ def copy(topics: Iterable[str], into: Path) -> None:
 
 
 def folders(topic: str) -> list[Path]:
-    """The partition folders of a topic."""
+    """Returns the partition folders of a topic."""
     return [one for one in DATA.glob(f"{topic}-*") if one.name.rpartition("-")[0] == topic]
 
 

@@ -1,4 +1,4 @@
-"""A folder behind HTTP on loopback: pages of links, and parts of files."""
+"""Serves a folder by HTTP on loopback: pages of links, and parts of files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Whole(_Handler):
 
 @contextmanager
 def serving(folder: Path, gives_parts: bool = True) -> Iterator[str]:
-    """The URL of a folder."""
+    """Serves a folder within a ``with`` block, and yields its URL."""
     handler = partial(_Handler if gives_parts else _Whole, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = Thread(target=server.serve_forever, daemon=True)

@@ -1,1 +1,1 @@
-"""Arrow columns and the data files of the tables."""
+"""Fills Arrow columns, and writes the data files of the tables."""

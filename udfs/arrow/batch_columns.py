@@ -1,4 +1,4 @@
-"""Batches -> the columns of ``batches``, damaged ranges -> those of ``quarantine``."""
+"""Converts batches to the columns of ``batches``, and damaged ranges to those of ``quarantine``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _named(names: pa.Array, codes: np.ndarray, missing: np.ndarray | None = None
 
 
 def batch_columns(batches: np.ndarray) -> dict[str, pa.Array]:
-    """BATCH[n] -> the columns of ``batches`` that the bytes alone tell, by name."""
+    """Returns the columns of ``batches`` that the bytes alone tell, by name, from BATCH[n]."""
     v2 = batches["magic"] == f.MAGIC_V2
     attributes = batches["attributes"]
     fault = batches["fault"]
@@ -93,7 +93,7 @@ def _column(name: str, value: Any) -> pa.Array:
 
 
 def damage_columns(damages: list[Damage], run_id: str) -> dict[str, pa.Array]:
-    """Damaged ranges -> the columns of ``quarantine`` but topic, partition and segment, by name."""
+    """Returns the columns of ``quarantine`` by name, all but topic, partition and segment."""
     rows: dict[str, list[Any]] = {
         "position": [d.position for d in damages],
         "size_bytes": [d.size for d in damages],

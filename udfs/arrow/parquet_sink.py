@@ -1,6 +1,6 @@
-"""Columns -> the data files of the tables, written by the task itself.
+"""Writes columns to the data files of the tables, in the task itself.
 
-One file a group of slices and table (and magic), in the Hive folder of its partition
+Each group of slices has one file a table (and magic), in the Hive folder of its partition
 (``udfs.format.hive``). Until the driver commits them to the table's log the files are invisible to readers of
 Delta, so a task that fails or runs twice leaves nothing behind but files for VACUUM.
 Values are written PLAIN: they seldom repeat, and a dictionary of them costs more than it saves. Offsets,
@@ -44,16 +44,19 @@ _DICTIONARY = (
 _FLUSH_BYTES = 32 << 20  # of a row group
 _RAW_FLUSH_BYTES = 8 << 20  # of landed bytes: a large chunk has a row group of its own, and is read alone
 _SMALL_BYTES = 256 << 10  # a file below has no indexes, and numbers in it are not compressed: both cost time
-_KEY = "key"  # looked for by value, and without bounds in Delta's log
-_FALSE_POSITIVES = 0.1  # of its Bloom filter: a byte a key, more or less
-_FLUSHES = 16  # files at a time
-_LEVELS = {"zstd": 1}  # where none is given: pyarrow's own otherwise
+_KEY = "key"  # queries look for it by value; it has no bounds in Delta's log
+_FALSE_POSITIVES = 0.1  # rate of its Bloom filter: it takes about a byte a key
+_FLUSHES = 16  # files flushed at a time
+_LEVELS = {"zstd": 1}  # where no level is given; for other codecs pyarrow's own
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A Parquet file that a task wrote. path: below the table's folder; stats: as Delta's log keeps them."""
+    """A Parquet file that a task wrote.
+
+    path: below the table's folder. size: bytes. stats: statistics as Delta's log keeps them.
+    """
 
     table: str
     path: str
@@ -70,14 +73,14 @@ class DataFile:
 
 
 class Origin(NamedTuple):
-    """The segment of consecutive rows."""
+    """A run of consecutive rows: their segment, and how many they are."""
 
     segment: str
     rows: int
 
 
 class Codec(NamedTuple):
-    """Compression of a Parquet file, and its level; None for the default of the codec."""
+    """The compression of a Parquet file, and its level; None for the default of the codec."""
 
     compression: str
     level: int | None
@@ -89,7 +92,9 @@ class Codec(NamedTuple):
 
 @dataclass
 class _File:
-    """One Parquet file being written, with a row group pending; it is made with the first one.
+    """A Parquet file being written, with the rows of a pending row group.
+
+    The file is created with its first row group.
 
     place: its path in the file system. codes: of each pending row, the place of its segment in ``segments``,
     int32.
@@ -144,7 +149,7 @@ class _File:
 
 
 def index_options(group: Sequence[pa.RecordBatch], size: int) -> dict[str, Any]:
-    """Options of pyarrow's Parquet writer for a file's indexes: none where the file is small.
+    """Returns options of pyarrow's Parquet writer for a file's indexes: none where the file is small.
 
     group: the rows of the first row group, whose number of keys the Bloom filters of all are made for; size:
     their bytes.
@@ -158,7 +163,7 @@ def index_options(group: Sequence[pa.RecordBatch], size: int) -> dict[str, Any]:
 
 
 def flush(path: str) -> None:
-    """Has the operating system write a local file to the disk, or the entries of a local folder."""
+    """Has the operating system write a local file, or the entries of a local folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -170,7 +175,7 @@ def flush(path: str) -> None:
 
 
 class Folders:
-    """The folders of a task's data files. Each is made once."""
+    """The folders of a task's data files. Each is created once."""
 
     def __init__(self, lake: str) -> None:
         self.system, self._root = open_store(lake)
@@ -179,7 +184,10 @@ class Folders:
         self._written: list[str] = []
 
     def new_file(self, table: Table, values: Mapping[str, str | None], name: str) -> str:
-        """The path of a new file below a table's folder; makes its folder where folders are made."""
+        """Returns the path of a new file below a table's folder.
+
+        Creates its folder where the store has folders.
+        """
         folder = f"{table.name}/{partition_folder(values)}"
         if folder not in self._made and self._has_folders:
             self.system.create_dir(f"{self._root}/{folder}", recursive=True)
@@ -187,11 +195,11 @@ class Folders:
         return f"{folder.partition('/')[2]}/part-{name}-{uuid.uuid4().hex[:12]}.parquet"
 
     def path(self, table: Table, path: str) -> str:
-        """A path below a table's folder, as the file system takes it."""
+        """Returns the path in the file system of a path below a table's folder."""
         return f"{self._root}/{table.name}/{path}"
 
     def add(self, path: str) -> None:
-        """Adds a file that has been written and closed."""
+        """Notes a file that has been written and closed, for ``flush``."""
         self._written.append(path)
 
     def flush(self) -> None:
@@ -210,7 +218,7 @@ class Folders:
 
 
 class GroupWriter:
-    """Writes what one group of slices decodes to, into the tables' folders."""
+    """Writes the rows that one group of slices decodes to, into the tables' folders."""
 
     def __init__(self, folders: Folders, name: str, compression: str, level: int | None = None) -> None:
         self._folders = folders
@@ -221,7 +229,7 @@ class GroupWriter:
     def write(
         self, table: Table, topic: str, partition: int, origins: Sequence[Origin], batch: pa.RecordBatch
     ) -> None:
-        """Append rows of ``table``.
+        """Appends rows of ``table``.
 
         origins: of all rows, in their order. batch: the columns of the table but topic, partition and
         segment; others are left out.
@@ -247,7 +255,7 @@ class GroupWriter:
         return self._files[key]
 
     def close(self) -> list[DataFile]:
-        """Finish the files; one report each, as the driver's commit takes them."""
+        """Finishes the files, and returns one report each, as the driver's commit takes them."""
         return [self._finish(file) for file in self._files.values()]
 
     def _finish(self, file: _File) -> DataFile:
@@ -260,7 +268,7 @@ class GroupWriter:
         return DataFile(file.table.name, file.path, file.partition_values, info.size, stats)
 
     def abandon(self) -> None:
-        """Close and remove the files of a group that can't be committed, on a full disk too."""
+        """Closes and removes the files of a group that can't be committed, on a full disk too."""
         for file in self._files.values():
             if file.writer is None:
                 continue
@@ -274,7 +282,7 @@ class GroupWriter:
 
 @cache
 def writer_options(table: Table) -> dict[str, Any]:
-    """Options of pyarrow's Parquet writer that a table's declaration tells."""
+    """Returns options of pyarrow's Parquet writer that a table's declaration tells."""
     segment = pa.dictionary(pa.int32(), pa.string())
     fields = table.file_schema()
     return {
@@ -292,7 +300,7 @@ def writer_options(table: Table) -> dict[str, Any]:
 
 @cache
 def _leaves(table: Table) -> tuple[pq.ColumnSchema, ...]:
-    """The columns of a Parquet file of the table, those of nested ones too, in their order."""
+    """Returns the columns of a Parquet file of the table, those of nested ones too, in their order."""
     file = pa.BufferOutputStream()
     pq.write_table(writer_options(table)["schema"].empty_table(), file, store_schema=False)
     schema = pq.read_metadata(pa.BufferReader(file.getvalue())).schema
@@ -301,7 +309,7 @@ def _leaves(table: Table) -> tuple[pq.ColumnSchema, ...]:
 
 @cache
 def _compression(table: Table, codec: Codec, is_small: bool) -> dict[str, Any]:
-    """Options of pyarrow's Parquet writer. Of a small file texts and bytes alone are compressed."""
+    """Returns pyarrow's options for compression. In a small file only texts and bytes are compressed."""
     if not is_small:
         return {"compression": codec.compression, "compression_level": codec.level}
     texts = {leaf.path for leaf in _leaves(table) if leaf.physical_type == "BYTE_ARRAY"}
@@ -314,7 +322,10 @@ def _compression(table: Table, codec: Codec, is_small: bool) -> dict[str, Any]:
 
 
 def _runs(magic: pa.Array | None, rows: int) -> list[tuple[int, int, int | None]]:
-    """(begin, end, magic) of rows that follow each other with the same magic."""
+    """Returns (begin, end, magic) of each run of rows with the same magic.
+
+    magic: None where the table has no such column.
+    """
     if magic is None:
         return [(0, rows, None)]
     values = magic.to_numpy()
@@ -323,7 +334,7 @@ def _runs(magic: pa.Array | None, rows: int) -> list[tuple[int, int, int | None]
 
 
 def _cut(origins: Sequence[Origin], begin: int, end: int) -> list[Origin]:
-    """Those of the rows from ``begin`` to ``end``."""
+    """Returns the origins of the rows from ``begin`` to ``end``."""
     ends = list(itertools.accumulate(origin.rows for origin in origins))
     firsts = [0, *ends]
     return [
@@ -335,7 +346,7 @@ def _cut(origins: Sequence[Origin], begin: int, end: int) -> list[Origin]:
 
 @cache
 def _bounded(table: Table) -> tuple[tuple[int, str], ...]:
-    """Which columns of a Parquet file of this writer have statistics: places and names."""
+    """Returns place and name of the columns of a Parquet file of this writer that have statistics."""
     gathered = writer_options(table)["write_statistics"]
     return tuple((j, leaf.path) for j, leaf in enumerate(_leaves(table)) if leaf.path in gathered)
 
@@ -343,10 +354,10 @@ def _bounded(table: Table) -> tuple[tuple[int, str], ...]:
 def statistics(
     written: Sequence[pq.FileMetaData], columns: Iterable[tuple[int, str]], segments: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Delta's statistics object from those that a Parquet writer gathered; all bounds are tight.
+    """Returns Delta's statistics object from those that a Parquet writer gathered; all bounds are tight.
 
-    columns: place in the file and name of those with bounds. segments: of the rows, where the writer gathered
-    no bounds of them.
+    columns: place in the file and name of those with bounds. segments: the segments of the rows, where the
+    writer gathered no bounds of them.
     """
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
@@ -373,7 +384,7 @@ def statistics(
 
 
 def _plain(value: Any) -> Any:
-    """Timestamps as Delta writes them: ISO 8601, milliseconds, which ours never pass."""
+    """Returns a value as Delta's log holds it: a timestamp as ISO 8601 with milliseconds, others as is."""
     if isinstance(value, datetime):
         milliseconds = (value - _EPOCH) // timedelta(milliseconds=1)
         return f"{value:%Y-%m-%dT%H:%M:%S}".zfill(19) + f".{milliseconds % 1000:03d}Z"

@@ -1,4 +1,4 @@
-"""Data files written again without rows that a commit replaces, and files of rows that are at hand.
+"""Writes data files again without rows that a commit replaces, and files of rows that are at hand.
 
 A file that holds rows of other segments too can't leave its table as a whole. The columns of the file are
 kept as they are, also those that a user added.
@@ -35,7 +35,7 @@ from kafka_log_lake.udfs.format.schema import (
 )
 
 _BY_NAME = {table.name: table for table in TABLES}
-# The columns that say which rows are of a segment, from a byte on; None: of a log, all of them
+# Of each table the columns that name the owner of a row and its position; None: all rows of the owner go
 KEYS: dict[str, tuple[str, str | None]] = {
     RECORDS.name: ("segment", "batch_position"),
     BATCHES.name: ("segment", "position"),
@@ -43,9 +43,9 @@ KEYS: dict[str, tuple[str, str | None]] = {
     RAW_SEGMENTS.name: ("segment", "chunk_position"),
     TRANSACTIONS.name: ("partition_dir", None),
 }
-# What becomes of a file: no row goes, or all of them
+# Results for a file of which no row goes, or all of them
 SAME, GONE = "same", "gone"
-_ROWS, _BYTES = 1 << 17, 32 << 20  # at a time, at most
+_ROWS, _BYTES = 1 << 17, 32 << 20  # read at a time, at most
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,10 @@ class Rewrite:
 
 
 def rewrite(folders: Folders, task: Rewrite, codec: Codec) -> DataFile | str:
-    """The file that takes the place of one; SAME where no row goes, GONE where none stays."""
+    """Rewrites a file without superseded rows, and returns the new one.
+
+    It returns SAME where no row is removed, GONE where all are.
+    """
     table = _BY_NAME[task.table]
     with folders.system.open_input_file(folders.path(table, task.path)) as source:
         # Spark writes a time as INT96, which pyarrow reads as nanoseconds: they end in the year 2262
@@ -92,13 +95,13 @@ def rewrite(folders: Folders, task: Rewrite, codec: Codec) -> DataFile | str:
 
 
 def _rows_at_a_time(file: pq.FileMetaData) -> int:
-    """Rows of some _BYTES bytes."""
+    """Returns how many rows of a file have about _BYTES bytes, _ROWS at most."""
     size = sum(file.row_group(i).total_byte_size for i in range(file.num_row_groups))
     return max(1, min(_ROWS, file.num_rows * _BYTES // max(1, size)))
 
 
 def _stays(rows: pa.RecordBatch, task: Rewrite) -> np.ndarray:
-    """bool[n]: the rows that no other row replaces."""
+    """Returns bool[n]: which rows stay, as they are not superseded."""
     owner, position = KEYS[task.table]
     place = pc.index_in(rows.column(owner).cast(pa.string()), value_set=pa.array(task.starts, pa.string()))
     place = place.fill_null(-1).to_numpy()
@@ -116,7 +119,7 @@ def write_rows(
     rows: Iterable[pa.RecordBatch],
     codec: Codec,
 ) -> DataFile:
-    """Writes rows of one partition, at least one, to a new file. values: of the partition."""
+    """Writes rows of one partition, at least one, to a new file. values: the partition's, by column."""
     path, collected = folders.new_file(table, values, "rewritten"), list[pq.FileMetaData]()
     place, options = folders.path(table, path), writer_options(table)
     own = {column.name: column.arrow_type for column in table.columns}

@@ -1,1 +1,1 @@
-"""The loop over a segment, from windows of bytes to record batches, and where it continues after damage."""
+"""Decodes segments: from windows of bytes to record batches, and past damage."""

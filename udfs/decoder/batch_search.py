@@ -1,10 +1,10 @@
-"""The search for the next batch that proves itself, in the bytes of one segment.
+"""Searches the bytes of one segment for the next batch that proves itself.
 
 A batch proves itself by two things: its length is legal and fits the segment, and its checksum is right.
 
-The search is linear in the bytes it passes, whatever they are. The checksum of any range comes from running
-checksums at fixed steps (that of a whole is that of its parts), so what only looks like a batch costs the
-same however long it claims to be. Candidates that end past the region in view wait: sorted by their ends they
+The search is linear in the bytes it passes, whatever they are. The checksum of any range is computed from
+running checksums at fixed steps, so a candidate that turns out to be no batch costs the same
+however long it claims to be. Candidates that end after the region in view wait: sorted by their ends they
 are judged together, a block of the segment at a time. And what was searched is not searched again.
 """
 
@@ -30,8 +30,8 @@ _REGION = 1 << 14  # bytes searched at a time: the first time, and
 _REGION_MOST = 1 << 24  # from then on
 _ZEROS_BLOCKS = 1 << 12, 1 << 20  # bytes read at the end of the segment, and then before them while all are 0
 
-# Candidates whose ends are not in view: begin and end in the segment, the running checksum up to what their
-# own one covers, and that one
+# Candidates whose ends are not in view: where each begins and ends in the segment, the running checksum up to
+# the first byte that its own checksum covers, and the checksum that it stores
 _WAITING = np.dtype([("at", "i8"), ("end", "i8"), ("before", "u4"), ("stored", "u4"), ("v2", "?")])
 _WAITING_MOST = 1 << 20
 _FEW = 1 << 10  # this few of them are followed first
@@ -39,7 +39,7 @@ _FEW = 1 << 10  # this few of them are followed first
 
 @kernel
 def _nonzero_end(buf: Any, size: int) -> int:
-    """Where the zeros begin that ``buf[0:size]`` (uint8) ends with; 0 where it holds nothing else."""
+    """Returns where the zeros at the end of ``buf[0:size]`` (uint8) begin; 0 where all bytes are zero."""
     at = size
     while at >= 8 and load_u64(buf, at - 8) == np.uint64(0):
         at -= 8
@@ -50,7 +50,7 @@ def _nonzero_end(buf: Any, size: int) -> int:
 
 @inlined
 def _none_below_three(word: Any) -> bool:
-    """Whether none of the eight bytes of a uint64 is 0, 1 or 2: none can be a magic.
+    """Tells whether none of the eight bytes of a uint64 is 0, 1 or 2, so that none can be a magic.
 
     A byte below three borrows when three is taken from it (Bit Twiddling Hacks, "hasless"); a borrow may also
     come from the byte below, but only where that one was below three.
@@ -61,7 +61,7 @@ def _none_below_three(word: Any) -> bool:
 
 @inlined
 def _up_to(buf: Any, place: int, v2: bool, sums_c: Any, sums: Any) -> int:
-    """The running checksum up to ``buf[place]``: CRC-32C for magic 2, else CRC-32."""
+    """Returns the running checksum up to ``buf[place]``: CRC-32C for magic 2, else CRC-32."""
     step = place // _STEP
     if v2:
         return crc32c(buf, step * _STEP, place, sums_c[step])
@@ -73,11 +73,12 @@ def _find(
     buf: Any, start: int, stop: int, end: int, position: int, length: int, zeros: int,
     sums_c: Any, sums: Any, waiting: Any, n: int,
 ) -> tuple[int, bool, int]:  # fmt: skip
-    """The first place in ``buf[start:stop]`` (uint8) where a batch proves itself: (place, True, n).
+    """Finds the first place in ``buf[start:stop]`` (uint8) where a batch proves itself.
 
-    (place, False, n) where none does before that place: ``stop``, or where ``waiting`` was full. ``end``
-    bytes of ``buf`` are there, from ``position`` of the segment on; the segment has ``length`` bytes and
-    nothing but zeros from ``zeros`` on. ``waiting``: _WAITING rows, of which ``n`` are in use.
+    Returns (place, True, n). Returns (place, False, n) where none does before that place: ``stop``, or where
+    ``waiting`` was full. ``end`` bytes of ``buf`` are filled, from ``position`` of the segment on; the
+    segment has ``length`` bytes and nothing but zeros from ``zeros`` on. ``waiting``: _WAITING rows, of which
+    ``n`` are in use.
     """
     room, zeros = length - position, zeros - position
     last = min(stop, end - f.V0_MIN_SIZE + 1, zeros) - 1
@@ -115,11 +116,11 @@ def _find(
 
 @kernel
 def _judge(buf: Any, position: int, waiting: Any, k: int, before: Any, found: int) -> tuple[int, int]:
-    """Judge the candidates from ``waiting[k]`` on that end before ``buf[BLOCK]``, in the order of their ends.
+    """Checks the candidates from ``waiting[k]`` on that end before ``buf[BLOCK]``, ordered by their ends.
 
     ``buf``: uint8, from ``position`` on; ``before``: int64[2], the running CRC-32C and CRC-32
-    up to ``buf[0]``. Gives the first candidate that ends later, and the lowest place of one that is right, or
-    ``found``.
+    up to ``buf[0]``. Returns the index of the first candidate that ends later, and the lowest position of a
+    candidate whose checksum is right, or ``found`` where there is none lower.
     """
     place_c = place = 0
     while k < len(waiting) and waiting[k]["end"] < position + BLOCK:
@@ -141,7 +142,10 @@ def _judge(buf: Any, position: int, waiting: Any, k: int, before: Any, found: in
 
 @dataclass(frozen=True)
 class _Region:
-    """Bytes in view, from ``position`` of the segment on, with their running checksums at every step."""
+    """A region of the segment in memory.
+
+    It holds the bytes from ``position`` on, and their running checksums at every step.
+    """
 
     position: int
     last: int  # batches that begin before it can be judged, or wait
@@ -161,15 +165,17 @@ class BatchSearch:
         checksums: RangeChecksums,
         leads_on: Callable[[int], bool] | None = None,
     ) -> None:
-        """leads_on: whether a batch may end at a place, where only batches that others follow are wanted.
+        """Sets what to search. leads_on: tells whether a batch may end at a position; None: at any.
+
+        It is given where only batches that others follow are wanted.
 
         It spares the checksum of bytes that look like the header of a batch of many MiB.
         """
         self._leads_on = leads_on
         self._source, self._origin, self._length = source, origin, length
         self._checksums = checksums
-        # The one that was searched last, and the one before: searches behind damage go to and fro between the
-        # place of the damage and where lengths lead
+        # The region that was searched last, and the one before: searches after damage go to and fro between
+        # the place of the damage and where lengths lead
         self._regions: list[_Region] = []
         self._waiting = np.empty(_WAITING_MOST, dtype=_WAITING)
         self._zeros = -1  # where the zeros begin that the segment ends with; -1 not looked for
@@ -182,7 +188,10 @@ class BatchSearch:
         return read_at(self._source, position, view, self._length)
 
     def zeros(self) -> int:
-        """Where the zeros begin that the segment ends with; its length where it ends with none."""
+        """Returns the position where the zeros at the segment's end begin.
+
+        It is the segment's length where no zeros end it.
+        """
         if self._zeros < 0:
             self._zeros = self._length
             for size in itertools.chain(_ZEROS_BLOCKS[:1], itertools.repeat(_ZEROS_BLOCKS[1])):
@@ -195,7 +204,7 @@ class BatchSearch:
         return self._zeros
 
     def first_from(self, start: int) -> int:
-        """The first batch from byte ``start`` on that proves itself, of whatever offset, or -1."""
+        """Returns the position of the first batch from byte ``start`` on that proves itself, or -1."""
         if start >= self.zeros():
             return -1
         at = bisect_right(self._begins, start)
@@ -212,7 +221,10 @@ class BatchSearch:
         return self._ends[at] if self._ends[at] < self._length else -1
 
     def _look(self, position: int, size: int, before: np.ndarray) -> _Region:
-        """``size`` bytes from ``position`` on, after the running checksums ``before``."""
+        """Reads ``size`` bytes from ``position`` on, and computes their running checksums.
+
+        before: int64[2], the running CRC-32C and CRC-32 up to ``position``.
+        """
         buf = np.empty(min(size, self._length - position), dtype=np.uint8)
         got = self._read(position, buf)
         sums_c = np.empty(got // _STEP + 1, dtype=np.int64)
@@ -223,7 +235,7 @@ class BatchSearch:
         return _Region(position, last, buf, sums_c, sums)
 
     def _scan(self, start: int, stop: int) -> int:
-        """The first batch from ``start`` on, and before ``stop``, that proves itself; or ``stop``."""
+        """Returns the position of the first batch in [start, stop) that proves itself, or ``stop``."""
         there = (r for r in self._regions if r.position <= start < r.position + r.last)
         region = next(there, None)
         if region is None:
@@ -252,7 +264,7 @@ class BatchSearch:
             region, at = self._look(position, size, sums), 0
 
     def _first_right(self, waiting: np.ndarray) -> int:
-        """The first of the candidates that wait which proves itself, or -1."""
+        """Returns the lowest position of the candidates that wait whose checksum is right, or -1."""
         waiting = waiting[np.argsort(waiting["end"])]
         if self._leads_on is not None and len(waiting) <= _FEW:
             waiting = waiting[[self._leads_on(int(end)) for end in waiting["end"]]]

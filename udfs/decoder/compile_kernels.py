@@ -38,7 +38,7 @@ _done = False
 
 
 def ensure_compiled() -> None:
-    """Returns once all kernels are in their folder; at once in all but the first process, and with a wheel's.
+    """Waits until all kernels are compiled; returns at once where they are, or where the wheel brings them.
 
     Kernels that check bounds are for tests: each is compiled where a test calls it.
     """
@@ -65,7 +65,10 @@ def ensure_compiled() -> None:
 
 
 def _compile(folder: Path) -> None:
-    """Raises an OSError or CalledProcessError where no separate process can run."""
+    """Compiles all kernels in separate processes.
+
+    Raises an OSError or CalledProcessError where none can run.
+    """
     began = time.monotonic()
     _say("compiling the decoder for this computer, once: half a minute on two idle cores")
     for parts in (("records", "batches"), ("rest", "values")):
@@ -110,7 +113,7 @@ def _say(text: str, rewritten: bool = False) -> None:
 
 
 def _records() -> None:
-    """The kernels that make columns of records, but those of ``_batches``."""
+    """Compiles the kernels that make columns of records, but those of ``_batches``."""
     from kafka_log_lake.udfs.kernels import arena, record_batches
     from kafka_log_lake.udfs.kernels.default_record import decode_records
     from kafka_log_lake.udfs.kernels.framing import BATCH
@@ -128,7 +131,7 @@ def _records() -> None:
 
 
 def _batches() -> None:
-    """The kernels that find batches, check and expand them; those that fill columns of numbers."""
+    """Compiles the kernels that find, check and expand batches, and those that fill columns of numbers."""
     from kafka_log_lake.udfs.kernels.fast_payloads import PROGRESS, expand_regular
     from kafka_log_lake.udfs.kernels.framing import BATCH, scan_batches
     from kafka_log_lake.udfs.kernels.libraries import contexts
@@ -143,7 +146,7 @@ def _batches() -> None:
 
 
 def _rest() -> None:
-    """What decoding calls beside: a sound batch, damage between two, a slice that begins within one."""
+    """Decodes a sound batch, damage between two, a slice that begins within one; searches and prints them."""
     decoder = import_module("kafka_log_lake.udfs.decoder.segment_decoder")  # which imports this module
     content = _BATCH + bytes(range(1, 100)) + _BATCH + _BATCH[:-1] + b"\1" + _BATCH
     with tempfile.NamedTemporaryFile(suffix=".log") as file:
@@ -154,6 +157,12 @@ def _rest() -> None:
             for _ in decoder.SegmentDecoder(source, part):
                 pass
             source.close()
+        source = FileSource(file.name)
+        import_module("kafka_log_lake.udfs.decoder.resync").Resynchronizer(
+            source, 0, len(content), None
+        ).headers.is_sound(len(_BATCH) + 99)
+        source.close()
+        import_module("kafka_log_lake.udfs.decoder.range_checksums").without(0, 0, 1, True)
         text = import_module("kafka_log_lake.pipelines.dump_log.log_text")
         source = FileSource(file.name)
         for _ in text.LogText(source, len(_BATCH), text.Prints(records=True, contents=True)):
@@ -168,7 +177,7 @@ def _rest() -> None:
 
 
 def _values() -> None:
-    """The kernels that decode keys and values: Avro, Protobuf, JSON."""
+    """Compiles the kernels that decode keys and values: Avro, Protobuf, JSON."""
     from kafka_log_lake.udfs.kernels import protobuf
 
     heads, json_arrays = (

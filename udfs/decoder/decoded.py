@@ -1,4 +1,4 @@
-"""A range of a segment, and what decoding it gives: groups of batches, damaged ranges, totals in the end.
+"""Defines a range of a segment, and what decoding it returns: groups of batches, damaged ranges, totals.
 
 Plain values, without a kernel: the driver reads totals too, and must not load the decoder for it.
 """
@@ -27,7 +27,7 @@ class Bounds(NamedTuple):
     high: int | None = None
 
     def hull(self, other: Bounds) -> Bounds:
-        """The narrowest bounds that contain both."""
+        """Returns the narrowest bounds that contain both."""
         low = None if None in (self.low, other.low) else min(self.low, other.low)  # type: ignore[type-var]
         high = None if None in (self.high, other.high) else max(self.high, other.high)  # type: ignore[type-var]
         return Bounds(low, high)
@@ -38,14 +38,17 @@ NO_BOUNDS = Bounds()
 
 @dataclass(frozen=True)
 class Scope:
-    """The records that are requested, by bounds of their columns; ``timestamp_ms`` is -1 for none."""
+    """The records that are requested, by bounds of their columns.
+
+    A ``timestamp_ms`` of -1 means no timestamp.
+    """
 
     offset: Bounds = NO_BOUNDS
     timestamp_ms: Bounds = NO_BOUNDS
 
     @classmethod
     def parse(cls, condition: str | None) -> Scope:
-        """The scope that ``condition`` gives as text; None: all records."""
+        """Returns the scope that ``condition`` gives as SQL text; None: all records."""
         found: dict[str, Bounds] = {}
         for name, operator, value in _TERM.findall(condition or ""):
             bound = {"low" if operator == ">=" else "high": int(value)}
@@ -54,12 +57,12 @@ class Scope:
 
     @property
     def bounds(self) -> dict[str, Bounds]:
-        """The columns that are bounded."""
+        """Returns the bounds by column name, of the columns that are bounded."""
         return {name: bounds for name, bounds in vars(self).items() if bounds != NO_BOUNDS}
 
     @property
     def condition(self) -> str | None:
-        """The scope as an SQL condition on records; None: all records."""
+        """Returns the scope as an SQL condition on records; None: all records."""
         terms = [
             f"{name} {operator} {value}"
             for name, bounds in self.bounds.items()
@@ -69,17 +72,17 @@ class Scope:
         return " AND ".join(terms) or None
 
     def hull(self, other: Scope) -> Scope:
-        """The narrowest scope that contains both."""
+        """Returns the narrowest scope that contains both."""
         return Scope(self.offset.hull(other.offset), self.timestamp_ms.hull(other.timestamp_ms))
 
     def within(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """The records that lie in the scope. They have the columns that are bounded."""
+        """Returns the records that lie in the scope. ``records`` must have the columns that are bounded."""
         for name, (low, high) in self.bounds.items():
             column = records.column(name)
             above = True if low is None else pc.greater_equal(column, low)
             below = True if high is None else pc.less(column, high)
             inside = pc.and_(above, below)
-            if not pc.all(inside).as_py():  # a copy of all values is not for nothing
+            if not pc.all(inside).as_py():  # filtering copies all values: only where some are outside
                 records = records.filter(inside)
         return records
 
@@ -89,10 +92,10 @@ ALL = Scope()
 
 @dataclass(frozen=True)
 class Range:
-    """What to decode of a segment: the batches that begin in [start, stop).
+    """The range of a segment to decode: the batches that begin in [start, stop).
 
-    ``exact``: a batch begins at ``start``; else the first that proves itself is looked for. ``length``:
-    bytes of the segment that count. ``has_successor``: the folder holds a later segment.
+    ``exact``: a batch begins at ``start``; else the first that proves itself is searched for. ``length``:
+    bytes of the segment. ``has_successor``: the folder holds a later segment.
     ``file_base_offset``: in the file's name, None where it is not known. ``scope``: the records to give; all
     batches are checked, and given, in any case.
     """
@@ -120,13 +123,13 @@ class Damage:
     content: bytes
 
     def __repr__(self) -> str:
-        """Short: the bytes may be a mebibyte."""
+        """Returns a short text without ``content``, which may be a mebibyte."""
         return f"Damage({self.reason} at byte {self.position}, {count_of(self.size, 'byte')}: {self.detail})"
 
 
 @dataclass
 class Group:
-    """What one step of the decoder gives: batches (BATCH[n]), their records, damaged ranges.
+    """The result of one step of the decoder: batches (BATCH[n]), their records, damaged ranges.
 
     holders: the batches (BATCH[m]) that hold the records: ``batches``; or, where records of one large batch
     come in several groups, that batch, which the group before them has in ``batches``. None without records.
@@ -142,7 +145,7 @@ _MOST_RUNS = 64
 
 
 def runs(batches: np.ndarray, wanted: np.ndarray | None) -> Iterator[tuple[int, int, bool]]:
-    """Where runs of batches (BATCH[n], n > 0) begin and end, and whether they are wanted.
+    """Yields (begin, end, whether it is wanted) of each run of batches (BATCH[n], n > 0).
 
     wanted: bool[n]; None: all. Batches at fault always are. Where there are many runs, what lies between the
     first and the last wanted batch is one.
@@ -197,7 +200,10 @@ class Totals:
     def add_bounds(
         self, first: int | None, last: int | None, earliest: int | None, latest: int | None
     ) -> None:
-        """Widen the bounds of offsets and of timestamps (us) by those of more records; None: of none."""
+        """Widens the bounds of offsets and of timestamps (us) by those of more records.
+
+        None stands for bounds of no values.
+        """
         if first is not None and last is not None:
             self.first_offset = first if self.first_offset is None else min(self.first_offset, first)
             self.last_offset = last if self.last_offset is None else max(self.last_offset, last)
@@ -208,7 +214,7 @@ class Totals:
 
 
 def min_max(records: pa.RecordBatch, name: str) -> tuple[int | None, int | None]:
-    """Lowest and highest value of a column, int64 or timestamp[us]; None where there is none."""
+    """Returns the lowest and highest value of a column, int64 or timestamp[us]; None where there is none."""
     if name not in records.schema.names:
         return None, None
     found = pc.min_max(records.column(name).cast(pa.int64()))
@@ -216,5 +222,8 @@ def min_max(records: pa.RecordBatch, name: str) -> tuple[int | None, int | None]
 
 
 def stored_offset(e: np.void) -> int:
-    """The offset field of the batch: of a wrapper the outer one."""
+    """Returns the offset field of the batch as stored.
+
+    For a wrapper that is the offset of its last inner message.
+    """
     return int(e["last_offset"] if e["magic"] < f.MAGIC_V2 else e["base_offset"])

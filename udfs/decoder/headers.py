@@ -1,6 +1,6 @@
-"""Headers that follow each other: where they lead, and which of them are known to lead to a sound batch.
+"""Follows headers of batches from one to the next, and keeps which of them lead to a sound batch.
 
-What was followed once is kept, so that headers that lie can't make every look the length of the segment.
+What was followed once is kept, so that false lengths can't make every look the length of the segment.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _LEAP = 1 << 10  # and for the first header after a large batch
 
 @kernel
 def _follow(buf: Any, end: int, room: int, limit: int, most: int, rows: Any) -> tuple[int, int, bool]:
-    """Follow headers in ``buf[:end]`` (uint8), ``room`` bytes before the segment's end, ``most`` at most.
+    """Follows headers in ``buf[:end]`` (uint8), ``room`` bytes before the segment's end, ``most`` at most.
 
-    Gives the first place at or past ``limit`` that they lead to, or where they end before; how many they are
-    (``steps``); whether no batch follows. ``rows``: BATCH[2], header ``n`` of them out at ``n % 2``.
+    Returns the first place at or past ``limit`` that they lead to, or where they end before; how many they
+    are (``steps``); whether no batch follows. ``rows``: BATCH[2], header ``n`` of them out at ``n % 2``.
     """
     at = steps = 0
     while steps < most and at < limit and (at + f.V2_HEADER_SIZE <= end or end == room):
@@ -66,7 +66,7 @@ class Chain:
 
     @property
     def is_single(self) -> bool:
-        """Whether it is a single batch."""
+        """Tells whether the chain is a single batch."""
         return self.first == self.second and self.last == self.before_last
 
 
@@ -94,14 +94,14 @@ class Headers:
     # One batch
 
     def size_at(self, position: int) -> int:
-        """Size of the batch at ``position`` by its length field, or a negative code of ``framing``."""
+        """Returns the batch's size in bytes by its length field, or a negative code of ``framing``."""
         if position >= self._length:
             return TOO_SHORT
         got = self._read(position, self.head)
         return int(batch_size(self.head, 0, got))
 
     def header_at(self, position: int) -> np.ndarray:
-        """The header at ``position`` as a BATCH[1] row; the caller knows that a batch fits there."""
+        """Returns the header at ``position`` as a BATCH[1] row; the caller knows that a batch fits there."""
         size = self.size_at(position)
         row = np.zeros(1, dtype=BATCH)
         read_header(self.head, 0, size, position, row[0])
@@ -114,11 +114,11 @@ class Headers:
         return self._checksums.of(begin, position + size, v2)
 
     def is_zero(self, position: int) -> bool:
-        """Whether nothing but zeros lies from ``position`` to the end of the segment."""
+        """Tells whether nothing but zeros lies from ``position`` to the end of the segment."""
         return position >= self._search.zeros()
 
     def is_sound(self, position: int) -> bool:
-        """Whether a batch with a right checksum begins at ``position``."""
+        """Tells whether a batch with a right checksum begins at ``position``."""
         size = self.size_at(position)
         if size <= 0 or size > self._length - position:
             return False
@@ -130,7 +130,7 @@ class Headers:
 
     @property
     def trusted(self) -> int:
-        """Up to here headers are known to lead to a sound batch."""
+        """Returns the position up to which headers are known to lead to a sound batch; -1 where none are."""
         return self._trusted
 
     def trust(self, position: int) -> None:
@@ -138,10 +138,10 @@ class Headers:
         self._trusted = max(self._trusted, position)
 
     def leads_on(self, position: int) -> bool:
-        """Whether headers lead from ``position`` to a sound batch or to the end, without a break.
+        """Tells whether headers lead from ``position`` to a sound batch or to the end, without a break.
 
-        So damaged batches whose lengths are right differ from a length that lies. A header whose batch ends
-        past the segment is its torn end only where no batch proves itself behind it.
+        This tells damaged batches whose lengths are right from false lengths. A header whose batch ends
+        past the segment is its torn end only where no batch proves itself after it.
         """
         passed: list[int] = []
         while position > self._trusted and position != self._length and position not in self._ending:
@@ -173,20 +173,24 @@ class Headers:
         return False
 
     def leads_to_the_last_byte(self, position: int) -> bool:
-        """Whether headers lead to the segment's last byte. ``leads_on`` holds, and no sound batch follows."""
+        """Tells whether headers lead to the segment's last byte.
+
+        ``leads_on`` holds, and no sound batch follows.
+        """
         return position == self._length or self._ending[position]
 
     def is_end(self, position: int, size: int) -> bool:
-        """Whether the segment ends at ``position``, where no whole batch begins: torn, or in zeros."""
+        """Tells whether the segment ends at ``position``, where no whole batch begins: torn, or in zeros."""
         if size == TOO_SHORT or self.is_zero(position):
             return True
         return size > 0 and self._search.first_from(position + 1) < 0
 
     def _block_from(self, position: int) -> tuple[np.ndarray, int]:
-        """Bytes from ``position`` on, and how far the next multiple of _HEADERS is.
+        """Returns bytes from ``position`` on (uint8[n]), and the bytes up to the next multiple of _HEADERS.
 
-        They end a header past it at most, so that whoever follows headers comes by the same places. Headers
-        that follow each other closely are read more and more at a time, after a leap only a few.
+        They end one header past that multiple at most, so that each walk over headers comes by the same
+        places. Headers that follow each other closely are read more and more at a time, after a leap only a
+        few.
         """
         limit = _HEADERS - position % _HEADERS
         at, size = self._block_at, self._block_size
@@ -198,7 +202,7 @@ class Headers:
         return self._block[position - at : size], limit
 
     def chain(self, position: int) -> Chain:
-        """Follow headers from ``position`` until none follows. No chain is followed twice."""
+        """Returns the chain of batches from ``position`` until none follows. No chain is followed twice."""
         begin, first = position, self.base_offset(position)
         second = begin + self.size_at(begin)
         lasts: list[int] = []
@@ -224,12 +228,15 @@ class Headers:
         return chain
 
     def base_offset(self, position: int) -> int:
-        """The base offset field of the batch at ``position``."""
+        """Returns the base offset field of the batch at ``position``."""
         self.size_at(position)
         return int(load_be64(self.head, 0))
 
     def break_of(self, position: int, limit: int, many: int) -> int:
-        """Where headers from ``position`` break off before ``limit`` and before there are ``many``, or -1."""
+        """Returns where headers from ``position`` break off before ``limit``, or -1.
+
+        many: headers after which it stops looking, and returns -1.
+        """
         steps = 0
         while steps < many and position < limit:
             block, reach = self._block_from(position)

@@ -1,4 +1,4 @@
-"""One batch as Kafka's tool reads it: no checksum is obeyed, and what comes before a fault is read.
+"""Reads one batch as Kafka's tool does: ignores its checksum, and returns the records before a fault.
 
 The kernels take a batch whole or not at all. This is for the few that they refuse, and for control records.
 Rules: ``DefaultRecordBatch``, ``DefaultRecord``, ``AbstractLegacyRecordBatch`` and ``LegacyRecord`` of
@@ -25,12 +25,12 @@ _LEAST_MESSAGE = f.V0_KEY_LENGTH_POS - f.LOG_OVERHEAD + 8  # what Kafka lets a l
 
 
 class Refused(ValueError):
-    """What Kafka's library refuses to read on; the tool ends there."""
+    """The error for bytes that Kafka's library refuses to read; its tool ends there."""
 
 
 @dataclass
 class Record:
-    """A record of magic 2. sizes: -1 for null."""
+    """A record of magic 2. timestamp: milliseconds. key_size, value_size: bytes, -1 for null."""
 
     offset: int
     timestamp: int
@@ -50,7 +50,7 @@ class Record:
 
 @dataclass
 class Message:
-    """A message of magic 0 or 1. Its parts are looked at one by one, and any of them may be refused."""
+    """A message of magic 0 or 1. Its parts are read one by one, and any property may raise Refused."""
 
     offset: int
     timestamp: int
@@ -110,9 +110,9 @@ def _part(data: bytes, at: int, size: int) -> bytes | None:
 
 
 def records_of(e: Any, content: bytes, limit: int) -> Iterator[Record] | Iterator[Message]:
-    """The records of a batch, as far as Kafka's library reads them; then Refused where it goes no further.
+    """Yields the records of a batch as far as Kafka's library reads them; raises Refused where it fails.
 
-    e: its row of BATCH. content: its bytes. limit: bytes that it may expand to.
+    e: its row of BATCH. content: its bytes. limit: the most bytes that it may expand to.
     """
     if e["magic"] >= f.MAGIC_V2:
         return _default_records(e, content, limit)
@@ -162,7 +162,7 @@ def _in_payload(e: Any, payload: bytes, count: int) -> Iterator[Record]:
 
 
 def _record(e: Any, data: np.ndarray, at: int, number: int) -> tuple[Record, int]:
-    """The record at ``data[at]`` (uint8), and where it ends."""
+    """Returns the record at ``data[at]`` (uint8), and the position where it ends."""
     what = f"record {number} of the batch"
     size, start = read_varint(data, at, len(data))
     end = start + size
@@ -202,7 +202,7 @@ def _bytes(data: np.ndarray, at: int, end: int, what: str) -> tuple[bytes | None
 
 
 def _int64(number: int) -> int:
-    """As Java adds: what passes 2^63 goes on below."""
+    """Returns a number wrapped to an int64, as Java's addition overflows."""
     return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
@@ -236,7 +236,7 @@ def _messages(e: Any, content: bytes, limit: int) -> Iterator[Message]:
 
 
 def _inner(e: Any, data: bytes) -> list[Message]:
-    """The messages in a wrapper's value; one that is cut ends them, as it does for Kafka."""
+    """Returns the messages in a wrapper's value; a cut one at the end is left out, as Kafka does."""
     found = []
     at = 0
     while at + f.LOG_OVERHEAD <= len(data):

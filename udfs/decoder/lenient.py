@@ -21,7 +21,7 @@ _ALWAYS = 1 << 62
 class LenientDecoder(SegmentDecoder):
     """Decodes a segment as Kafka's tool reads it. Raises Refused where the tool fails.
 
-    Batches whose header no magic of 0 to 2 can have are given with a fault, and without records.
+    Batches whose magic is not 0 to 2, or that are too small for it, come with a fault and without records.
     """
 
     def __post_init__(self) -> None:
@@ -45,7 +45,7 @@ class LenientDecoder(SegmentDecoder):
         return len(self._window) < min(len(self._buf), room)
 
     def _damaged(self, position: int) -> tuple[int, Group]:
-        """The end of the batches, or a batch that only the tool takes for one."""
+        """Returns where decoding continues, and a group: a tail, or a batch that Kafka's tool alone takes."""
         room = self.range.length - position
         if room <= f.HEADER_UP_TO_MAGIC:
             return self._tail(position, "torn")
@@ -61,7 +61,7 @@ class LenientDecoder(SegmentDecoder):
         return position + size, Group(batch, None, [])
 
     def _odd_batch(self, position: int, size: int) -> np.ndarray:
-        """BATCH[1]: a batch of another magic, or too small for its own."""
+        """Returns BATCH[1], the row of a batch of another magic, or too small for its own."""
         content = np.zeros(max(size, f.V2_HEADER_SIZE), dtype=np.uint8)
         got = self.source.read_into(position, content[: min(len(content), self.range.length - position)])
         magic = int(content[f.MAGIC_POS : f.HEADER_UP_TO_MAGIC].view(np.int8)[0])

@@ -1,6 +1,6 @@
-"""Checksums of any range of a segment, at a cost that does not grow with the range.
+"""Computes checksums of any range of a segment, at a cost that does not grow with the range.
 
-A length field that lies may claim a gibibyte, and the next one too. The checksum of a range is what is left
+A false length field may claim a gibibyte, and the next one too. The checksum of a range is what is left
 of the checksum up to its end without the one up to its begin, so running checksums, kept at every block of
 the segment, answer for each range after at most one more block has been read at either side.
 """
@@ -21,7 +21,10 @@ _READ = 1 << 17
 
 @kernel
 def running_sums(buf: Any, size: int, step: int, sums_c: Any, sums: Any) -> None:
-    """Running CRC-32C and CRC-32 of ``buf[0:size]`` (uint8) at every step. The first of each is given."""
+    """Writes the running CRC-32C and CRC-32 of ``buf[0:size]`` (uint8) at every step.
+
+    The caller sets the first of each: ``sums_c[0]`` and ``sums[0]``.
+    """
     for k in range(1, size // step + 1):
         sums_c[k] = crc32c(buf, (k - 1) * step, k * step, sums_c[k - 1])
         sums[k] = crc32(buf, (k - 1) * step, k * step, sums[k - 1])
@@ -29,12 +32,12 @@ def running_sums(buf: Any, size: int, step: int, sums_c: Any, sums: Any) -> None
 
 @inlined
 def without(whole: int, before: int, size: int, v2: bool) -> int:
-    """The checksum of the last ``size`` bytes, from that of all and that of the bytes before them."""
+    """Returns the checksum of the last ``size`` bytes, from that of all and that of the bytes before them."""
     return whole ^ (crc32c_combine(before, 0, size) if v2 else crc32_combine(before, 0, size))
 
 
 class RangeChecksums:
-    """Checksums of the bytes of a segment from ``origin`` on; the segment has ``length`` bytes."""
+    """The checksums of the bytes of a segment from ``origin`` on; the segment has ``length`` bytes."""
 
     def __init__(self, source: ByteSource, origin: int, length: int) -> None:
         self._source, self._origin, self._length = source, origin, length
@@ -46,11 +49,11 @@ class RangeChecksums:
         self._last = {True: (origin, 0), False: (origin, 0)}  # the last place requested, and its checksum
 
     def block_of(self, position: int) -> int:
-        """Where the block begins that holds ``position``."""
+        """Returns the position where the block that holds ``position`` begins."""
         return position - (position - self._origin) % BLOCK
 
     def before(self, block: int) -> np.ndarray:
-        """int64[2]: CRC-32C and CRC-32 from the origin to the begin of a block."""
+        """Returns int64[2]: CRC-32C and CRC-32 from the origin to the begin of a block."""
         number = (block - self._origin) // BLOCK
         while self._known <= number:
             at = self._known - 1
@@ -64,7 +67,7 @@ class RangeChecksums:
         return np.array([self._sums_c[number], self._sums[number]], dtype=np.int64)
 
     def running(self, position: int, v2: bool) -> int:
-        """The checksum from the origin to ``position``: CRC-32C for magic 2, else CRC-32."""
+        """Returns the checksum from the origin to ``position``: CRC-32C for magic 2, else CRC-32."""
         block = self.block_of(position)
         at, value = self._last[v2]
         if not block <= at <= position:
@@ -74,7 +77,7 @@ class RangeChecksums:
         return value
 
     def of(self, start: int, end: int, v2: bool) -> int:
-        """The checksum of the bytes from ``start`` to ``end``: CRC-32C for magic 2, else CRC-32."""
+        """Returns the checksum of the bytes from ``start`` to ``end``: CRC-32C for magic 2, else CRC-32."""
         if end - start <= 2 * BLOCK:
             return self._go_on(start, end, v2, 0)
         before = self.running(start, v2)

@@ -1,10 +1,11 @@
-"""After damage: where does the log continue?
+"""Finds where the log continues after damage.
 
-At a batch that proves itself (``batch_search``). But a value may itself hold Kafka batches (backups,
-mirrors), any number of them. So a length that leads to a sound batch is believed before any search; a damaged
-batch whose checksum holds up to a place found is known to end there, its length lied; and any other place
-must fit: its headers lead to the end of the segment, or its offsets lie between those before and those of the
-batches that do. Where nothing leads to the end the longest chain of batches is the measure.
+It continues at a batch that proves itself (``batch_search``). But a value may itself hold Kafka batches
+(backups, mirrors), any number of them. So a length that leads to a sound batch is believed before any search.
+A damaged batch whose checksum holds up to a place found is known to end there: its length was false. Any
+other place must fit: its headers lead to the end of the segment, or its offsets lie between those before it
+and those of the batches that lead to the end. Where nothing leads there, the longest chain of batches is the
+measure.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _LONGEST = 64  # of those the longest, kept as measures where no chain leads to 
 # for this many bytes that were passed: so the time stays linear
 _TRIED = 1 << 17
 _BYTES_A_TRY = 256
-_MANY = 64  # headers that lead on: enough to start a slice there, as the driver looks whether slices fit
+_MANY = 64  # headers that lead on: enough to start a slice there, as the driver checks whether slices fit
 _BEYOND = 32 << 20  # how far past its end a slice looks for the end of its first batch
 
 
@@ -59,7 +60,10 @@ class KnownOffset:
     end: int
 
     def goes_on(self, first: int, position: int) -> bool:
-        """Whether before a batch no more offsets are missing than records find room in the bytes."""
+        """Tells whether a batch at ``position`` may follow.
+
+        No more offsets are missing than records fit in the gap.
+        """
         return self.offset < first <= self.offset + 1 + (position - self.end) // f.MIN_RECORD_SIZE
 
 
@@ -72,7 +76,10 @@ class LastOffset:
     """
 
     def __init__(self, before: int | None, start: int, file_base: int | None = None) -> None:
-        """before: the last offset before the byte ``start``, None unknown. file_base: in the file's name."""
+        """Starts at byte ``start`` of a segment.
+
+        before: the last offset before it, None unknown. file_base: base offset in the file's name, or None.
+        """
         self.is_named = False
         if before is None and start == 0 and file_base is not None:
             before, self.is_named = file_base - 1, True
@@ -80,7 +87,10 @@ class LastOffset:
         self.confirmed = self._last = None if before is None else KnownOffset(before, start)
 
     def add(self, total: dict[str, int], last: np.void) -> None:
-        """total: SUMS of a group with batches that count. last: its last one (BATCH)."""
+        """Moves on to the last offset of a group of batches that count.
+
+        total: SUMS of the group. last: its last batch (BATCH).
+        """
         position, end = int(last["position"]), int(last["position"] + last["size"])
         self.above, self.is_named = total["sure_offset"], False
         self.confirmed, before = KnownOffset(self.above, end), self._last
@@ -92,11 +102,11 @@ class LastOffset:
 
 
 def _fits(chain: Chain, above: int, limit: int | None, room: int) -> bool:
-    """Whether the offsets of a chain lie between ``above`` and ``limit``.
+    """Tells whether the offsets of a chain lie between ``above`` and ``limit``.
 
     No checksum covers a base offset, so one of its first two batches, and one of its last two, may have
-    others. Without a limit (that of the chain behind contradicts ``above``) no more offsets may be missing
-    before it than records find ``room`` in the damaged bytes.
+    others. Without a limit (that of the later chain contradicts ``above``) no more offsets may be missing
+    before it than records fit in ``room`` bytes of damage.
     """
     first = min((offset for offset in (chain.first, chain.second) if offset > above), default=None)
     if first is None or (limit is None and first > above + 1 + room):
@@ -109,27 +119,30 @@ class Resynchronizer:
     """Finds where the log continues after damage, in the bytes of a segment from ``origin`` to ``length``."""
 
     def __init__(self, source: ByteSource, origin: int, length: int, stop: int | None = None) -> None:
-        """stop: where the slice ends; far past it nothing is searched, only headers are followed."""
+        """Sets what to search. stop: where the slice ends.
+
+        Far past ``stop`` nothing is searched, only headers are followed.
+        """
         self._source, self._origin, self._length = source, origin, length
         self._horizon = length if stop is None else min(length, stop + _BEYOND)
         self._checksums = RangeChecksums(source, origin, length)
         self._search = BatchSearch(source, origin, length, self._checksums)
         self.headers = Headers(source, length, self._checksums, self._search)
-        self._ahead: list[Chain] = []  # chains behind the last damage, the nearest last
+        self._ahead: list[Chain] = []  # chains after the last damage, the nearest last
         self._to_end: Chain | None = None  # the chain that leads to the end of the segment
         self._longest: list[Chain] = []  # where there is none
         self._tried = 0
 
     def content_crc(self, start: int, end: int) -> int:
-        """CRC-32C of the segment's bytes from ``start`` to ``end``."""
+        """Returns the CRC-32C of the segment's bytes from ``start`` to ``end``."""
         return self._checksums.of(start, end, True)
 
     def end_of(self, position: int, size: int) -> int:
-        """Where a batch with a wrong checksum ends, or -1 where its length is not believed.
+        """Returns where a batch with a wrong checksum ends, or -1 where its length is not believed.
 
-        It is where it leads to a sound batch, or to the end of the segment. But for two: where
-        sound batches end with its last byte, and these headers somewhere before; and a batch whose checksum
-        holds up to a sound batch.
+        The length is believed where it leads to a sound batch, or to the end of the segment. Two cases are
+        excepted: where sound batches end with the segment's last byte, and these headers before it; and a
+        batch whose checksum holds up to a sound batch.
         """
         end = position + size
         if not self.headers.leads_on(end):
@@ -148,7 +161,7 @@ class Resynchronizer:
         return end if real < 0 else real
 
     def next_batch(self, position: int, before: LastOffset) -> int:
-        """Where the log continues after damage at ``position``, or -1."""
+        """Returns where the log continues after damage at ``position``, or -1."""
         self._look_ahead(position)
         above, confirmed, is_named = before.above, before.confirmed, before.is_named
         host = self._host(position, above)
@@ -177,10 +190,10 @@ class Resynchronizer:
         return -1 if measure is None else self._choose(position, above, confirmed, measure)
 
     def _look_ahead(self, position: int) -> None:
-        """Brings the chains behind ``position`` into view, each once over the whole segment.
+        """Finds the chains after ``position``, each once over the whole segment.
 
         Chains that were found before stay as they are. A new one may reach over them: were they looked for
-        again behind it, headers that lie would make every look the length of the segment.
+        again after it, false lengths would make every look the length of the segment.
         """
         while self._ahead and self._ahead[-1].begin <= position:
             self._ahead.pop()
@@ -195,14 +208,14 @@ class Resynchronizer:
             self._ahead += reversed(near)
 
     def _measure(self, chains: list[Chain]) -> None:
-        """Notes which chains to measure others by."""
+        """Updates the chain that leads to the end, and the longest ones: others are measured by these."""
         last = chains[-1]
         if last.stop == self._length or self.headers.is_end(last.stop, self.headers.size_at(last.stop)):
             self._to_end = last
         self._longest = heapq.nlargest(_LONGEST, self._longest + chains, key=lambda c: c.stop - c.begin)
 
     def _measure_above(self, above: int) -> Chain | None:
-        """The chain that leads to the end; without one the longest above an offset."""
+        """Returns the chain that leads to the end; without one the longest above an offset; else None."""
         position = self._ahead[-1].begin
         if self._to_end is not None and self._to_end.begin >= position:
             return self._to_end
@@ -210,11 +223,12 @@ class Resynchronizer:
         return next(longest, None)
 
     def _choose(self, damaged: int, above: int, confirmed: KnownOffset | None, measure: Chain) -> int:
-        """The first chain that belongs to the log: ``measure``, or what fits before it.
+        """Returns the position of the first chain that belongs to the log.
 
-        Offsets of batches within values seldom rise with those of the log. A single batch as ``measure``, or
-        one whose offsets do not rise, may have a wrong base offset: it limits no chain of several that goes
-        on from the damage. Nor does an offset that nothing confirms keep such a chain from going on.
+        It is ``measure``, or a fitting chain before it. Offsets of batches within values seldom rise with
+        those of the log. A single batch as ``measure``, or one whose offsets do not rise, may have a wrong
+        base offset: it limits no chain of several that goes on from the damage. Nor does an offset that
+        nothing confirms keep such a chain from going on.
         """
         limit = min((offset for offset in (measure.first, measure.second) if offset > above), default=None)
         is_doubtful = measure.is_single or measure.second <= measure.first
@@ -232,12 +246,13 @@ class Resynchronizer:
         return measure.begin
 
     def _next_if_cut(self, host: _DamagedBatch, above: int) -> int:
-        """Where the log continues after a batch that may be its last, cut at the end of the segment; or -1.
+        """Returns where the log continues after a batch that may be the last, cut at the segment's end.
 
-        above: the last offset of the batch before. Where the offsets of chains up to the end lie between it
-        and those that the header claims, this is none: a log has no gap there.
-        Only a chain that leads to the end says that the length is wrong, and only where its offsets go on
-        from those of the batch, or where it is the first and no more offsets are missing than records find
+        Returns -1 where there is none. above: the last offset of the batch before. Where the offsets of
+        chains up to the end lie between it and those that the header claims, the header is no batch's, and
+        the nearest chain is returned: a log has no gap there.
+        Only a chain that leads to the end says that the length is wrong, and only where its offsets go
+        on from those of the batch, or where it is the first and no more offsets are missing than records find
         room in the bytes between. Or the first chain says so, where it goes on like that and ends before the
         offsets of the chain that leads to the end: more batches are damaged in between. The chain may begin
         with messages at the end of a wrapper's value, which lead into the log: their offsets do not go on in
@@ -268,7 +283,7 @@ class Resynchronizer:
         return -1
 
     def _host(self, position: int, above: int) -> _DamagedBatch | None:
-        """The damaged batch at ``position``, where at least its magic is one we know."""
+        """Returns the damaged batch at ``position``; None where its header is cut or its magic is unknown."""
         head = np.zeros(f.V2_HEADER_SIZE, dtype=np.uint8)
         got = self._source.read_into(position, head[: max(0, self._length - position)])
         if got < len(head) or head[f.MAGIC_POS] > f.MAGIC_V2:
@@ -289,7 +304,10 @@ class Resynchronizer:
         return _DamagedBatch(begin, v2, stored, first, last if believed else above, value_end, cut)
 
     def _value_end(self, position: int, magic: int) -> int:
-        """Where the message at ``position`` ends by the lengths of key and value; -1: one can't be read."""
+        """Returns where the message at ``position`` ends by the lengths of key and value, or -1.
+
+        It is -1 where one of them can't be read.
+        """
         at = position + (f.V1_KEY_LENGTH_POS if magic == f.MAGIC_V1 else f.V0_KEY_LENGTH_POS)
         word = np.zeros(4, dtype=np.uint8)
         for _ in range(2):
@@ -299,8 +317,9 @@ class Resynchronizer:
         return at
 
     def _end_of(self, host: _DamagedBatch, limit: int) -> int:
-        """The place up to which a damaged batch's checksum holds: a chain that begins before ``limit``, or
-        ``limit`` itself; -1 where it holds up to none. Only the batch's length is wrong then.
+        """Returns the position up to which a damaged batch's checksum holds, or -1 where it holds up to none.
+        It is where a chain begins before ``limit``, or ``limit`` itself. Only the batch's length is wrong
+        then.
         """
         begin, v2 = host.begin, host.v2
         if begin < host.value_end <= limit and self._checksums.of(begin, host.value_end, v2) == host.stored:
@@ -317,9 +336,9 @@ class Resynchronizer:
         return limit if self._checksums.of(begin, limit, v2) == host.stored else -1
 
     def first_batch(self, start: int, stop: int) -> int:
-        """Where a slice begins: its first batch that proves itself and leads on, or -1.
+        """Returns the position of a slice's first batch that proves itself and leads on, or -1.
 
-        A batch inside a value may be taken for it: the driver looks whether slices fit together. Bytes far
+        A batch inside a value may be taken for it: the driver checks whether slices fit together. Bytes far
         past the slice are not looked at.
         """
         limit = min(self._length, stop + _BEYOND)

@@ -1,7 +1,7 @@
-"""The loop over a segment: windows -> sound batches -> expanded payloads -> columns; damage quarantined.
+"""Decodes a segment in a loop: windows -> sound batches -> expanded payloads -> columns.
 
-Memory follows the window, the largest batch and the bound on one batch's expansion, never the segment.
-One decoder serves the Spark stage, ``decode_segment`` and the tests alike.
+Damage is quarantined. Memory follows the window, the largest batch and the bound on one batch's expansion,
+never the segment. One decoder serves the Spark stage, ``decode_segment`` and the tests alike.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class SegmentDecoder:
         refill = True
         while position < stop:
             if isinstance(self.source, ChunkSource):
-                last = self.totals.last_position  # its header makes the fingerprint's last mark
+                last = self.totals.last_position  # the fingerprint's last mark is over this batch's header
                 self.source.keep_from(position if last is None else min(last, position))
             self._view(position, stop, refill)
             work = (self._window, len(self._window), position, stop, self._headers.trusted, self._batches)
@@ -116,7 +116,7 @@ class SegmentDecoder:
             self.totals.content_crc32c = int(crc32c(self._window, 0, used, self.totals.content_crc32c))
 
     def _view(self, position: int, stop: int, refill: bool) -> None:
-        """Makes the window begin at ``position``. It is read anew where requested, or if little is left.
+        """Makes the window begin at ``position``. It is read again where requested, or if little is left.
 
         Past ``stop``, where the last batch begins at the latest, little is read unless it is requested.
         """
@@ -133,9 +133,10 @@ class SegmentDecoder:
         self._window = self._buf[position - begin : position - begin + left]
 
     def _needs_more(self, position: int) -> bool:
-        """Whether more has to be read to decode the batch at ``position``; False where none is sound there.
+        """Tells whether more has to be read to decode the batch at ``position``.
 
-        Before the window grows for it the checksum is read block by block: no length that lies does that.
+        False where none is sound there. Before the window grows for it the checksum is read block by block:
+        so no false length makes it grow.
         """
         size, room = self._headers.size_at(position), self.range.length - position
         if size > room:
@@ -159,7 +160,7 @@ class SegmentDecoder:
                 yield Group(batches[begin:end], None, self._account(batches[begin:end]))
 
     def _sound_batches(self, batches: np.ndarray) -> Iterator[Group]:
-        """Expand, index and build the columns of batches whose own checksum is right, in groups."""
+        """Expands batches whose own checksum is right, and yields them with their records, in groups."""
         begin = 0
         while begin < len(batches):
             end = self._expand_group(batches, begin)
@@ -176,11 +177,11 @@ class SegmentDecoder:
 
     @property
     def data(self) -> Data:
-        """The data of the batches of the last group, until the next is requested."""
+        """Returns the data of the batches of the last group; they hold until the next group is requested."""
         return Data(self._window, self._scratch.data)
 
     def _expand_group(self, batches: np.ndarray, begin: int) -> int:
-        """The end of a group of batches from ``begin`` on, the compressed ones among them expanded."""
+        """Expands a group of batches from ``begin`` on, and returns the index after its last one."""
         self._scratch.clear()
         k = int(group_end(batches, begin, MOST_ROWS))
         if k > begin:
@@ -212,14 +213,20 @@ class SegmentDecoder:
         self._scratch.used += made
 
     def _group(self, batches: np.ndarray, begin: int, end: int) -> tuple[int, Group]:
-        """A group of batches from ``begin`` on, as many as there is room for, and where it ends."""
+        """Builds the records of batches from ``begin`` on, as many as fit.
+
+        Returns where the group ends, and the group.
+        """
         taken, built = self._builder.group(self.data, batches[begin:end])
         records = self._in_scope(built)
         group = batches[begin : begin + taken]
         return begin + taken, Group(group, records, self._account(group), group)
 
     def _in_chunks(self, batch: np.ndarray) -> Iterator[Group]:
-        """A batch of very many records: checked whole first, then built a chunk of rows at a time."""
+        """Yields the groups of a batch of very many records.
+
+        The batch is checked whole, then built a chunk of rows at a time.
+        """
         found = self._builder.check(self.data, batch)
         yield Group(batch, None, self._account(batch))
         if self.columns is not None and not self.columns:
@@ -229,7 +236,10 @@ class SegmentDecoder:
             yield Group(batch[:0], self._in_scope(built), [], batch)
 
     def _in_scope(self, built: Built) -> pa.RecordBatch | None:
-        """The records that are requested, None without any; they are counted, and those that are left out."""
+        """Returns the records that are requested, None without any.
+
+        It counts them and the records that are left out.
+        """
         records = built.records
         if records is None or (kept := self.range.scope.within(records)) is records:
             _add_records(self.totals, built)
@@ -242,7 +252,7 @@ class SegmentDecoder:
         return kept
 
     def _account(self, batches: np.ndarray) -> list[Damage]:
-        """Count the batches and make damages of the faulty ones among them."""
+        """Counts the batches, and returns a damage for each faulty one."""
         total = _add_batches(self.totals, batches)
         faulty = total["faulty"]
         if total["counted"]:
@@ -255,7 +265,10 @@ class SegmentDecoder:
     # Damage
 
     def _batch_damage(self, e: np.void) -> Damage:
-        """The whole batch ``e``, at fault; what is wrong is noted in its row, as its data are still there."""
+        """Returns the damage of the whole faulty batch ``e``.
+
+        It fills in the details of the fault in the batch's row while its data are still there.
+        """
         explain(e, self._scratch.data if e["expanded"] else self._window, self.max_batch_uncompressed)
         position, size, at = int(e["position"]), int(e["size"]), int(e["at"])
         content = self._window[at : at + min(size, self.quarantine_content_bytes)].tobytes()
@@ -271,7 +284,10 @@ class SegmentDecoder:
         detail: str,
         content: bytes | None = None,
     ) -> Damage:
-        """One damaged range. What the storage could not give is the reason before all others."""
+        """Returns one damaged range, and counts it.
+
+        A read error of the storage takes precedence as its reason.
+        """
         if content is None:
             kept = np.empty(min(end - position, self.quarantine_content_bytes), dtype=np.uint8)
             self.source.read_into(position, kept)
@@ -285,7 +301,10 @@ class SegmentDecoder:
         return Damage(position, end - position, base_offset, reason, detail, end, content)
 
     def _damaged(self, position: int) -> tuple[int, Group]:
-        """Where decoding goes on after ``position``, where no sound batch begins: a tail, or damage."""
+        """Returns where decoding continues after ``position``, where no sound batch begins, and a group.
+
+        The group holds nothing for a tail, else the damage.
+        """
         size, length = self._headers.size_at(position), self.range.length
         room = length - position
         if 0 < size <= room:
@@ -308,7 +327,10 @@ class SegmentDecoder:
         return length, Group(self._batches[:0], None, [damage])
 
     def _corrupt_batch(self, position: int, size: int) -> tuple[int, Group]:
-        """A batch with a wrong checksum; its length is believed where the log goes on at its end."""
+        """Quarantines a batch with a wrong checksum.
+
+        Its length is believed where the log continues at its end.
+        """
         batch = self._headers.header_at(position)
         end = self._resync.end_of(position, size)
         if end < 0:
@@ -329,7 +351,7 @@ class SegmentDecoder:
         return head
 
     def _claimed_end(self, position: int) -> int:
-        """Where a batch of unknown magic says it ends, if the log goes on there; else -1."""
+        """Returns where a batch of unknown magic ends by its length, if the log continues there; else -1."""
         head = self._header(position)
         size = int.from_bytes(head[f.LENGTH_POS : f.LOG_OVERHEAD].tobytes(), "big", signed=True)
         end = position + f.LOG_OVERHEAD + size
@@ -361,12 +383,15 @@ class SegmentDecoder:
 
 
 def _is_large(e: np.void) -> bool:
-    """Whether a batch may have more rows, or more bytes, than columns of Arrow should have at a time."""
+    """Tells whether a batch may have more rows, or more bytes, than one column of Arrow should have."""
     return bool(most_records(e) > MOST_ROWS or e["data_size"] > CHUNK_BYTES)
 
 
 def _add_records(totals: Totals, built: Built) -> None:
-    """Count records; without columns nobody has looked at their offsets and timestamps."""
+    """Adds built records to ``totals``.
+
+    Without columns only their number is known: nobody has read their offsets and timestamps.
+    """
     filled = dict(zip(built.filled.dtype.names or (), built.filled[0].item(), strict=True))
     totals.records += filled["rows"]
     if built.records is None:
@@ -377,7 +402,7 @@ def _add_records(totals: Totals, built: Built) -> None:
 
 
 def _add_batches(totals: Totals, batches: np.ndarray) -> dict[str, int]:
-    """Count batches in their order: bytes of the sound ones, offsets that go back; gives their SUMS."""
+    """Adds batches, in their order, to ``totals``; returns their SUMS by name."""
     sums = np.zeros(1, dtype=framing.SUMS)
     framing.sum_up(batches, sums)
     total = dict(zip(sums.dtype.names or (), sums[0].item(), strict=True))

@@ -1,1 +1,1 @@
-"""The bytes of a segment and the columns of the tables, each named once."""
+"""Declares the bytes of a segment and the columns of the tables, each named once."""

@@ -1,4 +1,4 @@
-"""The text of checkpoint files: Kafka's ``CheckpointFile`` with its two formatters.
+"""Reads the text of checkpoint files: Kafka's ``CheckpointFile`` with its two formatters.
 
 The first line is the version, 0, the second one the number of entries, and each entry is a line:
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kafka_log_lake.udfs.words import counted_noun
 
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
-# Of a log directory: which offset of each log it keeps
+# Files of a log directory -> the offset of each log that they hold
 OFFSET_FILES = {
     "log-start-offset-checkpoint": "log_start_offset",
     "recovery-point-offset-checkpoint": "recovery_point",
@@ -30,24 +30,27 @@ _OFFSET_LINE = re.compile(r"(\S+)\s+([0-9]{1,10})\s+(-?[0-9]{1,19})")
 
 
 class Entries(NamedTuple):
-    """The entries of a file as far as they can be read. problem: what is wrong with the file."""
+    """The entries of a file as far as they can be read. problem: what is wrong with the file, or None."""
 
     rows: list[tuple[str, ...]]
     problem: str | None
 
 
 def offset_entries(data: bytes) -> Entries:
-    """(topic, partition, offset) of each entry of a file of OFFSET_FILES, as text."""
+    """Returns (topic, partition, offset) of each entry of a file of OFFSET_FILES, as text."""
     return _entries(data, _OFFSET_LINE, "a topic, a partition and an offset")
 
 
 def epoch_entries(data: bytes) -> Entries:
-    """(epoch, start offset) of each entry of a ``leader-epoch-checkpoint``, as text."""
+    """Returns (epoch, start offset) of each entry of a ``leader-epoch-checkpoint``, as text."""
     return _entries(data, _EPOCH_LINE, "an epoch and a start offset")
 
 
 def _entries(data: bytes, form: re.Pattern[str], what: str) -> Entries:
-    """what: the entry that a line holds, in words. A file without a second line has no entry yet."""
+    """Returns the entries of a file whose lines have this form. what: an entry in words.
+
+    A file without a second line has no entry yet.
+    """
     try:
         lines = data.decode().splitlines()
     except UnicodeDecodeError as error:
@@ -68,5 +71,5 @@ def _entries(data: bytes, form: re.Pattern[str], what: str) -> Entries:
 
 
 def _fit(row: tuple[str, ...]) -> bool:
-    """Whether the last two values of an entry are an int32 and an int64."""
+    """Tells whether the last two values of an entry are an int32 and an int64."""
     return all(-most <= int(value) < most for value, most in zip(row[-2:], (1 << 31, 1 << 63), strict=True))

@@ -1,6 +1,6 @@
-"""The tables of ``recover --metadata``: the state of a cluster, as its controllers agreed on it.
+"""Declares the tables of ``recover --metadata``: the state of a cluster, as its controllers agreed on it.
 
-Each is written as a whole by every run. No table has a secret.
+Each is replaced as a whole by every run. No table has a secret.
 """
 
 from __future__ import annotations

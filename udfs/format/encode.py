@@ -1,4 +1,4 @@
-"""Records -> their bytes in each message format, as Kafka's own library writes them, uncompressed.
+"""Encodes records in each message format, as Kafka's own library writes them, uncompressed.
 
 This is what a codec compresses: the records of a V2 batch, or the messages in a wrapper of magic 0 or 1.
 ``udfs.format.sizes`` has the sizes alone, and the sources.
@@ -18,7 +18,7 @@ _WITHOUT_ATTRIBUTES, _WITH_ATTRIBUTES = b"", b"\x00"
 
 @dataclass(frozen=True)
 class PlainRecord:
-    """A record without what its batch knows. timestamp: milliseconds, -1 none. headers: in order."""
+    """A record without the fields of its batch. timestamp: milliseconds, -1 none. headers: in order."""
 
     offset: int
     timestamp: int
@@ -28,7 +28,7 @@ class PlainRecord:
 
 
 def varint(value: int) -> bytes:
-    """A zigzag varint, of an int64 at most."""
+    """Returns an int64 as a zigzag varint."""
     left = (value << 1) ^ (value >> 63)
     out = bytearray()
     while left >= 0x80:
@@ -39,7 +39,7 @@ def varint(value: int) -> bytes:
 
 
 def message(magic: int, offset: int, record: PlainRecord) -> bytes:
-    """A message of magic 0 or 1 with this offset, create time, no codec."""
+    """Returns a message of magic 0 or 1 with this offset, create time, no codec."""
     body = bytes([magic, 0])
     if magic == f.MAGIC_V1:
         body += struct.pack(">q", record.timestamp)
@@ -49,7 +49,7 @@ def message(magic: int, offset: int, record: PlainRecord) -> bytes:
 
 
 def messages(magic: int, records: Sequence[PlainRecord]) -> bytes:
-    """The messages that a wrapper of magic 0 or 1 holds: magic 1 counts their offsets from the first."""
+    """Returns the messages in a wrapper of magic 0 or 1; with magic 1 offsets count from the first."""
     base = records[0].offset if magic == f.MAGIC_V1 else 0
     return b"".join(message(magic, _int64(record.offset - base), record) for record in records)
 
@@ -59,7 +59,7 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def batch_records(records: Sequence[PlainRecord], has_attributes: bool = True) -> bytes:
-    """The records of a V2 batch; has_attributes: False for those of the proposed V3."""
+    """Returns the records of a V2 batch; has_attributes: False for those of the proposed V3."""
     attributes = _WITH_ATTRIBUTES if has_attributes else _WITHOUT_ATTRIBUTES
     base_offset, base_timestamp = records[0].offset, records[0].timestamp
     out = bytearray()
@@ -80,5 +80,5 @@ def batch_records(records: Sequence[PlainRecord], has_attributes: bool = True) -
 
 
 def _int64(value: int) -> int:
-    """The value as Java's long holds it: a difference of two longs may overflow."""
+    """Returns the value as Java's long holds it: a difference of two longs may overflow."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)

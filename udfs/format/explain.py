@@ -1,7 +1,7 @@
-"""Why a batch is refused: reads it again, in plain Python, for what was expected and what was found.
+"""Explains why a batch is refused: reads it again, in plain Python, for what was expected and found.
 
 A kernel stops at a fault with a code and a place and nothing more. Errors are rare, kernels are not. What
-is read here is a length or two beside that place, so that a hostile batch costs no more than a sound one.
+is read here is a length or two near that place, so that a hostile batch costs no more than a sound one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafka_log_lake.udfs.format.varints import varint_at
 
 
 class Numbers(NamedTuple):
-    """Of a fault: the place in the data where it is, what was expected there, what was found."""
+    """The numbers of a fault: its place in the data, what was expected there, what was found."""
 
     at: int
     expected: int
@@ -34,32 +34,32 @@ class _Fault:
         self.end = int(e["data_at"] + e["data_size"])
 
     def int_at(self, at: int, size: int) -> int:
-        """The big-endian integer of ``size`` bytes at ``at``."""
+        """Returns the big-endian signed integer of ``size`` bytes at ``at``."""
         return int.from_bytes(self._data[at : at + size].tobytes(), "big", signed=True)
 
     def crc32(self, begin: int, end: int) -> int:
         return zlib.crc32(self._data[begin:end].tobytes())
 
     def varint(self, at: int) -> tuple[int, int]:
-        """The int32 in the varint at ``at``, and the position behind it; the kernel has read it."""
+        """Returns the int32 in the varint at ``at``, and the position after it; the kernel has read it."""
         found = varint_at(self._data, at, len(self._data))
         assert found is not None
         return found
 
-    # Of a record of magic 2
+    # Parts of a record of magic 2
 
     def body(self) -> tuple[int, int]:
-        """Where the body of the record begins, and its size."""
+        """Returns where the body of the record begins, and its size."""
         size, start = self.varint(self.begin)
         return start, size
 
     def record_end(self) -> int:
-        """Where the record ends."""
+        """Returns where the record ends."""
         start, size = self.body()
         return start + size
 
     def key(self) -> tuple[int, int]:
-        """The size of the record's key, -1 for null, and where it begins."""
+        """Returns the size of the record's key, -1 for null, and where it begins."""
         at = self.body()[0] + 1
         while self._data[at] >= 0x80:  # the timestamp delta
             at += 1
@@ -67,24 +67,27 @@ class _Fault:
         return max(size, -1), at
 
     def value(self) -> tuple[int, int]:
-        """The size of the record's value, -1 for null, and where it begins."""
+        """Returns the size of the record's value, -1 for null, and where it begins."""
         size, at = self.key()
         size, at = self.varint(at + max(size, 0))
         return max(size, -1), at
 
-    # Of a message of magic 0 or 1
+    # Parts of a message of magic 0 or 1
 
     def message_end(self) -> int:
-        """Where the message ends."""
+        """Returns where the message ends."""
         return self.begin + f.LOG_OVERHEAD + self.int_at(self.begin + f.LENGTH_POS, 4)
 
     def least_message(self) -> int:
-        """The size of the smallest message of its magic."""
+        """Returns the size of the smallest message of its magic."""
         return f.V0_MIN_SIZE if self._data[self.at + f.MAGIC_POS] == f.MAGIC_V0 else f.V1_MIN_SIZE
 
 
 def _bad_varint(x: _Fault) -> Numbers:
-    """Attributes, deltas and the key's length are reported as one; all other varints are an int32."""
+    """Returns the place of a bad varint, and the most bytes that it may have.
+
+    Attributes, deltas and the key's length are reported as one; all other varints are an int32.
+    """
     head = x.at != x.begin and x.at == x.body()[0]
     return Numbers(x.at, f.MAX_VARLONG_BYTES if head else f.MAX_VARINT_BYTES)
 
@@ -100,7 +103,7 @@ def _record_slack(x: _Fault) -> Numbers:
 
 
 def _length_beyond(x: _Fault) -> Numbers:
-    """A key, a value or a part of a header, whose length is at the place."""
+    """Returns the numbers of a key, a value or a part of a header whose length at ``x.at`` is too large."""
     size, at = x.varint(x.at)
     return Numbers(x.at, x.record_end() - at, size)
 
@@ -186,7 +189,7 @@ _IN_DATA: dict[int, Callable[[_Fault], Numbers]] = {
 
 
 def _of_batch(e: np.void, data: np.ndarray, limit: int) -> Numbers:
-    """A fault of the batch itself; its place counts from where the batch begins."""
+    """Returns the numbers of a fault of the batch itself; its place counts from where the batch begins."""
     payload, most = int(e["payload_at"] - e["at"]), int(e["data_size"]) // f.MIN_RECORD_SIZE
     last_codec = f.CODEC_ZSTD if e["magic"] == f.MAGIC_V2 else f.CODEC_LZ4
     match int(e["fault"]):
@@ -206,7 +209,7 @@ def _of_batch(e: np.void, data: np.ndarray, limit: int) -> Numbers:
 
 
 def explain(e: Any, data: np.ndarray, limit: int) -> None:
-    """Fill in ``fault_at``, ``fault_expected`` and ``fault_found`` of a batch at fault.
+    """Fills in ``fault_at``, ``fault_expected`` and ``fault_found`` of a batch at fault.
 
     ``e``: its row of BATCH, as kernels left it; ``data``: uint8, the buffer where its data lie; ``limit``:
     bytes that one batch may expand to. ``fault_at`` becomes a position in the segment, or -1 - that in the

@@ -1,9 +1,9 @@
-"""What can be wrong with a batch, each fault named once: its status, its reason, its words.
+"""Lists what can be wrong with a batch, each fault named once: its status, its reason, its words.
 
-Three kinds: corrupt (a checksum is wrong), invalid (the structure lies), unsupported (no such codec).
-Kernels give a fault's code and its place; ``explain`` reads there what was expected and what was found, and
-``describe`` makes the text of ``batches.error`` and ``quarantine.detail`` of them. A suspect batch is decoded
-all the same; its marks are bits, since several can hold at once.
+There are three kinds: corrupt (a checksum is wrong), invalid (the structure is wrong), unsupported (no such
+codec). Kernels give a fault's code and its place; ``explain`` reads there what was expected and what was
+found, and ``describe`` makes the text of ``batches.error`` and ``quarantine.detail`` of them. A suspect batch
+is decoded all the same; its marks are bits, since several can hold at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STATUS_NAMES = ("ok", "suspect", "corrupt", "invalid", "unsupported")
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of damage: its row in the tables."""
+    """A kind of damage: its status and reason in the tables, and its text."""
 
     status: int
     reason: str
@@ -126,12 +126,12 @@ class _Number(int):
 
 
 def text_of(code: int, expected: int, found: int | str = 0) -> str:
-    """The fault in words, without its place."""
+    """Returns the fault in words, without its place."""
     return FAULTS[code].text.format(_Number(expected), found if isinstance(found, str) else _Number(found))
 
 
 def cut_text(size: int, room: int) -> str:
-    """What is wrong where a segment ends: the length of the last batch, or bytes are missing.
+    """Returns what is wrong where a segment ends: the length of the last batch, or bytes are missing.
 
     size: of that batch, below 0 where its header is cut; room: the bytes that are there.
     """
@@ -141,20 +141,23 @@ def cut_text(size: int, room: int) -> str:
 
 
 def describe(code: int, expected: int, found: int, at: int) -> str:
-    """The fault in words. ``at``: byte in the segment, or in the expanded payload where negative."""
+    """Returns the fault in words, with its place.
+
+    at: byte in the segment; below 0, -1 - the byte in the expanded payload.
+    """
     text = text_of(code, expected, found)
     where = f"at position {at}" if at >= 0 else f"at byte {-1 - at} of the expanded payload"
     return f"{text}, {where}"
 
 
 def describe_batch(e: Any) -> str | None:
-    """The text of ``batches.error`` of a row of BATCH: None for a batch that is ok."""
+    """Returns the text of ``batches.error`` for a row of BATCH: None for a batch that is ok."""
     if e["fault"]:
         return describe(int(e["fault"]), int(e["fault_expected"]), int(e["fault_found"]), int(e["fault_at"]))
     return describe_suspect(int(e["marks"]), int(e["position"])) if e["marks"] else None
 
 
 def describe_suspect(marks: int, position: int) -> str:
-    """The marks of a suspect batch in words."""
+    """Returns the marks of a suspect batch in words."""
     words = [text for mark, text in SUSPECT_TEXTS.items() if marks & mark]
     return "; ".join(words) + f", in the batch at position {position}"

@@ -1,4 +1,4 @@
-"""The folders of a table's data files: one a partition, named as Hive, Delta and Spark name them.
+"""Names the folders of a table's data files: one a partition, as Hive, Delta and Spark name them.
 
 ``topic=a/partition=0/magic=2`` lies below the table's folder, with the characters of ``_ESCAPED`` as ``%XX``
 (Spark's ``ExternalCatalogUtils.escapePathName``). So readers that take partitions from paths agree with the
@@ -17,7 +17,7 @@ _ESCAPED = re.compile("[\x00-\x1f\"#%'*/:=?\\\\\x7f{\\[\\]^]")
 
 
 def partition_folder(values: Mapping[str, str | None]) -> str:
-    """The path of a partition's folder below the table's. values: by partition column, in their order."""
+    """Returns the path of a partition's folder below the table's. values: by partition column, in order."""
     return "/".join(f"{name}={_escaped(value)}" for name, value in values.items())
 
 
@@ -29,7 +29,7 @@ def _escaped(value: str | None) -> str:
 
 
 def partition_values(folder: str) -> dict[str, str | None]:
-    """The values in the path of a folder, as ``partition_folder`` or Spark names it."""
+    """Returns the values in the path of a folder, as ``partition_folder`` or Spark names it."""
     pairs = (part.split("=", 1) for part in folder.split("/"))
     return {name: None if value == NULL else _plain(value) for name, value in pairs}
 
@@ -39,5 +39,8 @@ def _plain(escaped: str) -> str:
 
 
 def longest_name(column: str, value: str) -> int:
-    """Bytes of a folder's name as deltalake writes it, which escapes all but ASCII letters, digits, -._~."""
+    """Returns the bytes of a folder's name as deltalake writes it.
+
+    It escapes all but ASCII letters, digits and -._~.
+    """
     return len(f"{column}={quote(value, safe='')}")

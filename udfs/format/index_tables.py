@@ -1,5 +1,6 @@
-"""The tables of ``decode --with-indexes``: what the files beside segments say. Each is created with its first
-rows, and rows of a partition's folder are replaced as a whole.
+"""Declares the tables of ``decode --with-indexes``: what the files next to segments say.
+
+Each is created with its first rows, and rows of a partition's folder are replaced as a whole.
 """
 
 from __future__ import annotations

@@ -5,10 +5,11 @@ lies at the same place in all three formats, so it alone decides how to read on:
 
     offset int64 | length int32 | ... | magic int8 at 16 | ...      (all integers big-endian)
 
-Source: Apache Kafka's ``DefaultRecordBatch``, ``LegacyRecord``, ``Records``, ``ControlRecordType``.
+Source: Apache Kafka at the tag 4.1.0, clients/src/main/java/org/apache/kafka/common/record/: the names in
+parentheses are files there, without ``.java``.
 """
 
-# Every batch
+# Every batch (Records)
 OFFSET_POS = 0
 LENGTH_POS = OFFSET_POS + 8
 LOG_OVERHEAD = LENGTH_POS + 4  # batch size on disk = LOG_OVERHEAD + length
@@ -17,7 +18,8 @@ HEADER_UP_TO_MAGIC = MAGIC_POS + 1
 
 MAGIC_V0, MAGIC_V1, MAGIC_V2 = 0, 1, 2
 
-# Magic 2: the record batch. Base offset, length, leader epoch and magic lie outside its CRC-32C.
+# Magic 2: the record batch (DefaultRecordBatch). Base offset, length, leader epoch and magic lie outside
+# its CRC-32C.
 LEADER_EPOCH_POS = LOG_OVERHEAD
 V2_CRC_POS = MAGIC_POS + 1
 V2_ATTRIBUTES_POS = V2_CRC_POS + 4  # the checksum covers the batch from here on
@@ -30,7 +32,7 @@ BASE_SEQUENCE_POS = PRODUCER_EPOCH_POS + 2
 RECORDS_COUNT_POS = BASE_SEQUENCE_POS + 4
 V2_HEADER_SIZE = RECORDS_COUNT_POS + 4  # 61
 
-# Magic 0 and 1: the message. CRC-32 from the magic byte to the end.
+# Magic 0 and 1: the message (LegacyRecord). CRC-32 from the magic byte to the end.
 LEGACY_CRC_POS = LOG_OVERHEAD
 LEGACY_ATTRIBUTES_POS = MAGIC_POS + 1
 V1_TIMESTAMP_POS = LEGACY_ATTRIBUTES_POS + 1
@@ -39,7 +41,7 @@ V1_KEY_LENGTH_POS = V1_TIMESTAMP_POS + 8
 V0_MIN_SIZE = V0_KEY_LENGTH_POS + 4 + 4  # both key and value null: 26
 V1_MIN_SIZE = V1_KEY_LENGTH_POS + 4 + 4  # 34
 
-# Attributes
+# Attributes (DefaultRecordBatch, LegacyRecord), codecs (CompressionType) and timestamps (TimestampType)
 CODEC_MASK = 0x07
 TIMESTAMP_TYPE_MASK = 0x08
 TRANSACTIONAL_MASK = 0x10
@@ -54,7 +56,7 @@ CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd", "unknown", "unknown", "u
 
 CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE = 0, 1, -1
 
-# Control records: the key holds int16 version, int16 type
+# Control records (ControlRecordType, EndTransactionMarker): the key holds int16 version, int16 type
 CONTROL_TYPES = (
     "ABORT",
     "COMMIT",
@@ -70,7 +72,7 @@ NO_CONTROL = -1
 CONTROL_KEY_SIZE = 4
 END_MARKER_VALUE_SIZE = 6  # int16 version, int32 coordinator epoch
 
-# Sentinels and bounds
+# Sentinels (RecordBatch) and bounds (DefaultRecord)
 NO_TIMESTAMP = -1
 NO_SEQUENCE = -1
 NO_PRODUCER_ID = -1

@@ -1,4 +1,4 @@
-"""Codecs with their levels, as Kafka's ``compression.<codec>.level`` has them (``CompressionType``)."""
+"""Parses codecs with their levels, as in Kafka's ``compression.<codec>.level`` (``CompressionType``)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ class CodecLevel:
         return self.codec if self.level is None else f"{self.codec}:{self.level}"
 
     def allows(self, magic: int) -> bool:
-        """Whether Kafka has this codec for batches of this magic."""
+        """Tells whether Kafka has this codec for batches of this magic."""
         return self.codec != "zstd" or magic >= f.MAGIC_V2
 
 
 def parse_level(text: str) -> CodecLevel:
-    """``gzip:6``, or ``gzip`` for Kafka's default level. Raises a ValueError for what Kafka does not have."""
+    """Parses ``gzip:6``, or ``gzip`` for Kafka's default level.
+
+    Raises a ValueError for a codec or a level that Kafka does not have.
+    """
     match = re.fullmatch(r"(\w+)(?::(-?[0-9]+))?", text)
     if match is None or match[1] not in _LEVELS:
         raise ValueError(f"{text!r} is none of {', '.join(_LEVELS)}, with or without a level as in gzip:6")
@@ -45,5 +48,5 @@ def parse_level(text: str) -> CodecLevel:
 
 
 def parse_levels(text: str) -> tuple[CodecLevel, ...]:
-    """Codecs with their levels, separated by commas; each once."""
+    """Parses codecs with their levels, separated by commas; returns each once."""
     return tuple(dict.fromkeys(parse_level(part.strip()) for part in text.split(",")))

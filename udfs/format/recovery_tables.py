@@ -1,6 +1,6 @@
-"""The tables of ``recover``: what copies of partitions hold, what the healed log has of each, what is lost.
+"""Declares the tables of ``recover``: what copies of partitions hold, what the healed log has, what is lost.
 
-Each is written as a whole by every run.
+Each is replaced as a whole by every run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tables of reports, runs and checkpoints. Each is created when it gets its first rows."""
+"""Declares the tables of reports, runs and checkpoints. Each is created when it gets its first rows."""
 
 from __future__ import annotations
 
@@ -180,5 +180,5 @@ REPORT_TABLES = (
     *(FORMAT_SAVINGS, QUALITY_METRICS, RUNS, CHECKPOINTS, SCHEMAS, VALUE_ERRORS),
     *(*INDEX_TABLES, *RECOVERY_TABLES, *CLUSTER_TABLES),
 )
-# Those that views read: where there is none yet, it counts as empty
+# Tables that views read: one that does not exist yet counts as empty
 READ_BY_VIEWS = (CHECKPOINTS, *INDEX_TABLES, HEALED_BATCHES)

@@ -1,4 +1,4 @@
-"""Every table and column of a lake, declared once: name, type, comment.
+"""Declares every table and column of a lake, once: name, type, comment.
 
 The tables (``pipelines.lake.create``), the Arrow schemas of the stage and ``docs/tables.md``
 (``tools.tables_doc``) are made of these declarations. The first eight columns of ``records`` have the names
@@ -33,7 +33,7 @@ _SQL_TYPES = {
 
 @dataclass(frozen=True)
 class Column:
-    """One column. ``sql_type`` names the Arrow type too.
+    """A column of a table. ``sql_type`` determines the Arrow type too.
 
     bounds: whether each data file's lowest and highest value go into Delta's log, so that a query reads only
     the files it must. Binary columns can have none.
@@ -51,7 +51,7 @@ class Column:
 
 @dataclass(frozen=True, eq=False)  # hashed by identity: the columns take 15 microseconds
 class Table:
-    """One Delta table: columns in order, partition columns, and what it is for."""
+    """A Delta table: columns in order, partition columns, and what it is for."""
 
     name: str
     comment: str
@@ -59,24 +59,24 @@ class Table:
     columns: tuple[Column, ...]
 
     def arrow_schema(self) -> pa.Schema:
-        """All columns, partition columns too, in declared order."""
+        """Returns the Arrow schema of all columns, partition columns too, in declared order."""
         return pa.schema([pa.field(c.name, c.arrow_type) for c in self.columns])
 
     def ddl(self) -> str:
-        """The columns as Spark writes a schema: ```name` type, ...``."""
+        """Returns the columns as Spark writes a schema: ```name` type, ...``."""
         return ", ".join(f"`{c.name}` {c.sql_type}" for c in self.columns)
 
     def struct_ddl(self) -> str:
-        """The columns as one SQL struct type."""
+        """Returns the columns as one SQL struct type."""
         return "struct<" + ",".join(f"`{c.name}`:{c.sql_type}" for c in self.columns) + ">"
 
     @property
     def bounded(self) -> tuple[str, ...]:
-        """Names of the columns whose bounds go into Delta's log."""
+        """Returns the names of the columns whose bounds go into Delta's log."""
         return tuple(c.name for c in self.columns if c.bounds)
 
     def file_schema(self) -> pa.Schema:
-        """The columns that lie in the data files: those that the table is not partitioned by."""
+        """Returns the schema of the data files: the columns that the table is not partitioned by."""
         return pa.schema(
             [pa.field(c.name, c.arrow_type) for c in self.columns if c.name not in self.partitioned_by]
         )
@@ -315,5 +315,5 @@ TRANSACTIONS = Table(
     ),
 )
 
-# Of every lake; the reports make others (report_tables)
+# The tables of every lake; the reports create others (report_tables)
 TABLES = (RECORDS, BATCHES, QUARANTINE, SEGMENTS, RAW_SEGMENTS, TRANSACTIONS)

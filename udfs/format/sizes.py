@@ -1,12 +1,12 @@
-"""How many bytes the same records take as V0, V1, V2, and as the V3 that KIP-931 proposed.
+"""Computes how many bytes records take as V0, V1, V2, and as the V3 that KIP-931 proposed.
 
 All sizes are before compression. Sources, of Apache Kafka's ``org.apache.kafka.common.record``:
 
 * ``LegacyRecord.recordSize``: a message of magic 0 has 26 bytes beside its key and value, of magic 1 has 34;
   a null key or value takes nothing more. Neither has headers.
 * ``DefaultRecord.sizeOfBodyInBytes``: attributes int8, timestamp delta varlong, offset delta varint, key and
-  value each behind a varint of its length (-1 for null), a varint number of headers, each with its key and
-  value behind varints. The record is this body behind a varint of its size.
+  value each after a varint of its length (-1 for null), a varint number of headers, each with its key and
+  value after varints. The record is this body after a varint of its size.
 * ``DefaultRecordBatch.RECORD_BATCH_OVERHEAD``: 61 bytes a batch. Deltas count from the batch's first record.
 
 The proposal, which was discarded, leaves the attributes byte of each record out, and ends the batch header
@@ -39,12 +39,18 @@ Integers = Any  # int64[n]
 
 
 def varint_size(values: Integers) -> Integers:
-    """Bytes of each value as a zigzag varint (int32) or varlong (int64): the same where both can hold it."""
+    """Returns the bytes of each value as a zigzag varint (int32) or varlong (int64).
+
+    Both take the same bytes where both can hold the value.
+    """
     return 1 + np.searchsorted(_BOUNDS, values ^ (values >> 63), side="right")
 
 
 def body_size(record_size: Integers) -> Integers:
-    """Size of each record's body from the size of body and length varint, the latter at its shortest."""
+    """Returns the size of each record's body, from the size of the body with its length varint.
+
+    The varint is the shortest one.
+    """
     body = record_size - 1
     for bound in VARINT_BOUNDS[:4]:
         body -= body >= bound
@@ -53,7 +59,7 @@ def body_size(record_size: Integers) -> Integers:
 
 @dataclass(frozen=True)
 class Records:
-    """Records of one segment in order, each array int64[n].
+    """The sizes, offsets and timestamps (ms) of records of one segment, in order; each array is int64[n].
 
     content: bytes of key, value and headers in a V2 record with their varints. record_size: size_bytes of
     ``records``. batch_position: the batch that each lies in on disk.
@@ -72,25 +78,25 @@ class Records:
         return Records(*(column[begin:end] for column in vars(self).values()))
 
     def then(self, more: Records) -> Records:
-        """These records and the ones that follow them."""
+        """Returns these records and the ones that follow them."""
         if not len(self):
             return more
         pairs = zip(vars(self).values(), vars(more).values(), strict=True)
         return Records(*(np.concatenate(pair) for pair in pairs))
 
     def starts_of(self, records: int) -> Integers:
-        """Where batches of this many records begin."""
+        """Returns the indexes at which batches of this many records begin."""
         return np.arange(0, len(self), records)
 
     def starts_as_stored(self) -> Integers:
-        """Where the batches on disk begin."""
+        """Returns the indexes at which the batches on disk begin."""
         changes = np.flatnonzero(self.batch_position[1:] != self.batch_position[:-1]) + 1
         return np.concatenate([np.zeros(min(1, len(self)), dtype=np.int64), changes])
 
 
 @dataclass
 class Sizes:
-    """Bytes of some records as V2 and as the proposed V3. v3_headers: those of batch headers, within v3."""
+    """The bytes of some records as V2 and as the proposed V3. v3_headers: bytes of batch headers in v3."""
 
     records: int = 0
     batches: int = 0
@@ -107,7 +113,7 @@ class Sizes:
 
 
 def batched(records: Records, starts: Integers) -> Sizes:
-    """The sizes of whole batches, written anew. starts: index of the first record of each batch."""
+    """Returns the sizes of whole batches, written anew. starts: index of the first record of each batch."""
     if not len(records):
         return Sizes()
     counts = np.diff(np.append(starts, len(records)))
@@ -126,7 +132,7 @@ def batched(records: Records, starts: Integers) -> Sizes:
 
 
 def as_stored(records: Records) -> Sizes:
-    """The sizes of records of magic 2 with the deltas that are on disk, without their batches' headers.
+    """Returns the sizes of records of magic 2 with the deltas that are on disk, without batch headers.
 
     Compaction keeps a batch's base offset and timestamp though it removes the first record, and with log
     append time ``records`` does not hold the timestamps that the deltas were made of.

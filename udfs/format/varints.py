@@ -1,4 +1,4 @@
-"""A varint of a record of magic 2, read in plain Python: for the places where a kernel has stopped."""
+"""Reads a varint of a record of magic 2 in plain Python, at the places where a kernel has stopped."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from kafka_log_lake.udfs.format import layout as f
 
 
 def varint_at(data: bytes | np.ndarray, at: int, end: int, bits: int = 32) -> tuple[int, int] | None:
-    """The zigzag varint at ``at``, and the position behind it; None where it does not end before ``end``.
+    """Returns the zigzag varint at ``at``, and the position after it.
 
-    bits: 32 or 64; what exceeds them is dropped, as in Kafka's ``ByteUtils``. A varint of more than 5 or 10
-    bytes is None too.
+    It is None where the varint does not end before ``end``. bits: 32 or 64; higher bits are dropped, as in
+    Kafka's ``ByteUtils``. A varint of more than 5 or 10 bytes is None too.
     """
     raw = 0
     most = f.MAX_VARINT_BYTES if bits == 32 else f.MAX_VARLONG_BYTES

@@ -1,1 +1,1 @@
-"""Compiled kernels: bytes to columns."""
+"""Compiled kernels: they turn bytes into columns."""

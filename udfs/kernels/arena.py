@@ -1,4 +1,4 @@
-"""The one allocation that all columns of a group of batches lie in: its parts, and how large each is.
+"""Lays out the one allocation that holds all columns of a group of batches: its parts and their sizes.
 
 A part is a buffer of an Arrow array. Its size follows from the room: how many rows, headers and bytes of
 each kind there can be. A part of a column that nobody requested has no bytes, and kernels leave it out.
@@ -12,11 +12,11 @@ import numpy as np
 
 from kafka_log_lake.udfs.kernels.jit import copy_bytes, copy_sixteen, inlined, kernel, store_i32
 
-# What there has to be room for
+# What the arena is sized by: rows, headers, and bytes of keys and values
 COUNTED = ("rows", "headers", "key_bytes", "value_bytes", "header_key_bytes", "header_value_bytes")
 ROOM = np.dtype([(name, "i8") for name in COUNTED])
 
-# Parts, in their order in the arena. What varies in size has three in a row: validity, offsets, bytes.
+# Parts, in their order in the arena. A column of varying sizes has three in a row: validity, offsets, bytes.
 (
     NO_PART,  # the validity of a column without nulls
     OFFSET,
@@ -52,7 +52,7 @@ ROOM = np.dtype([(name, "i8") for name in COUNTED])
 ) = range(31)
 
 SLACK = 16  # short copies write whole words
-# Of each part: bits of an element, what there is one for, elements more
+# For each part: bits of an element, the kind of room that counts its elements, elements added to these
 _SIZES = {
     NO_PART: (0, "rows", 0),
     OFFSET: (64, "rows", 0),
@@ -90,7 +90,7 @@ PARTS = len(_SIZES)
 
 
 def part_sizes(wanted: set[int]) -> np.ndarray:
-    """int64[PARTS, 3], what ``lay_out`` reckons with; of a part that is not ``wanted`` zeros."""
+    """Returns int64[PARTS, 3], the sizes that ``lay_out`` takes; zeros for a part that is not ``wanted``."""
     sizes = np.zeros((PARTS, 3), dtype=np.int64)
     for part in wanted:
         bits, counted, more = _SIZES[part]
@@ -100,9 +100,9 @@ def part_sizes(wanted: set[int]) -> np.ndarray:
 
 @kernel
 def lay_out(sizes: Any, room: Any, at: Any) -> None:
-    """Where each part begins in the arena, aligned to 64 bytes, and where the last one ends.
+    """Computes where each part begins in the arena, aligned to 64 bytes, and where the last one ends.
 
-    ``sizes``: of ``part_sizes``; ``room``: ROOM[1]; ``at``: int64[PARTS + 1], written.
+    ``sizes``: from ``part_sizes``; ``room``: ROOM[1]; ``at``: int64[PARTS + 1], bytes, written.
     """
     most = room.view(np.int64)
     at[0] = 0
@@ -112,7 +112,10 @@ def lay_out(sizes: Any, room: Any, at: Any) -> None:
 
 
 class Texts(NamedTuple):
-    """Where the parts of a text column begin in the arena. offsets: -1 for a column nobody requested."""
+    """The bytes of the arena where the parts of a text column begin.
+
+    offsets: -1 for a column nobody requested.
+    """
 
     valid: int
     offsets: int
@@ -136,7 +139,7 @@ def _texts(at: Any, valid: int, data: int) -> Texts:
 
 @inlined
 def text_columns(at: Any) -> TextColumns:
-    """The text columns of an arena that is laid out by ``at``."""
+    """Returns the text columns of an arena that is laid out by ``at`` (int64[PARTS + 1])."""
     return TextColumns(
         _texts(at, KEY_VALID, KEY_DATA),
         _texts(at, VALUE_VALID, VALUE_DATA),
@@ -148,19 +151,19 @@ def text_columns(at: Any) -> TextColumns:
 
 @inlined
 def part_of(arena: Any, at: Any, part: int) -> Any:
-    """The bytes (uint8) of a part of the arena."""
+    """Returns the bytes (uint8[n]) of a part of the arena."""
     return arena[at[part] : at[part + 1]]
 
 
 @inlined
 def unset_bit(bits: Any, begin: int, i: int) -> None:
-    """Set bit ``i``, counted from the byte at ``begin`` (uint8[n], the lowest bit first), to 0."""
+    """Sets bit ``i``, counted from the byte at ``begin`` (uint8[n], the lowest bit first), to 0."""
     bits[begin + (i >> 3)] &= np.uint8(255 ^ (1 << (i & 7)))
 
 
 @kernel
 def set_bits(bits: Any, begin: int, end: int) -> None:
-    """Set the bits from ``begin`` to ``end`` to 1."""
+    """Sets the bits from ``begin`` to ``end`` to 1."""
     while begin < end and begin & 7:
         bits[begin >> 3] |= np.uint8(1 << (begin & 7))
         begin += 1
@@ -171,7 +174,7 @@ def set_bits(bits: Any, begin: int, end: int) -> None:
 
 @inlined
 def put_text(arena: Any, texts: Texts, i: int, at: int, buf: Any, start: int, size: int) -> None:
-    """Write text ``i``: ``size`` bytes of ``buf`` from ``start`` on, to byte ``at``; -1 for null.
+    """Writes text ``i``: ``size`` bytes of ``buf`` from ``start`` on, to byte ``at``; -1 for null.
 
     The caller has made sure of the room. Nothing is written where nobody requested the column.
     """
@@ -187,6 +190,6 @@ def put_text(arena: Any, texts: Texts, i: int, at: int, buf: Any, start: int, si
 
 @inlined
 def end_texts(arena: Any, texts: Texts, n: int, at: int) -> None:
-    """Write where the last of ``n`` texts ends."""
+    """Writes the offset ``at`` where the last of ``n`` texts ends."""
     if texts.offsets >= 0:
         store_i32(arena, texts.offsets + 4 * n, at)

@@ -1,14 +1,14 @@
-"""Avro's binary encoding into columns: a schema as a small program, run over a column of payloads.
+"""Decodes Avro's binary encoding into columns: a schema is a small program, run over a column of payloads.
 
 The program (``CODE``, int64[n, 4]) has an instruction for each type of the schema in the order of its bytes:
 operation, column, and two arguments. A column has a row a value: numbers, texts and bytes as spans
 (``udfs.kernels.texts``), of an array the number of items up to its end.
-What is not there (the branches of a union that a value does not have, all of a payload that is null or wrong)
-gets a default, so that each column has the rows of the one that it lies in; validity lies in the columns of
-unions.
+A value that is missing (the branches of a union that a value does not have, all of a payload that is null or
+wrong) gets a default, so that each column has the rows of the one that it lies in; validity lies in the
+columns of unions.
 
-A payload that breaks a rule is rolled back, and gets defaults. What is wrong with it says the exact reader
-(``udfs.values.avro.payload``), which holds the same rules.
+A payload that breaks a rule is rolled back, and gets defaults. The exact reader says what is wrong with it
+(``udfs.values.avro.payload``): it holds the same rules.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from kafka_log_lake.udfs.kernels.jit import inlined, int64, kernel, load_u32, lo
 from kafka_log_lake.udfs.kernels.texts import SPAN_BITS, is_utf8
 from kafka_log_lake.udfs.vectorized_varint import read_varlong
 
-# Operations. Column and arguments: b is the branch or symbol count, the size (of BYTES the most, 0 for any),
+# Operations. The second argument b is the branch or symbol count, the size (of BYTES the most, 0 for any),
 # or the least bytes of an item
 NULL, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING, FIXED, ENUM = range(10)
 NULLABLE, UNION, BRANCH, UNION_END, ARRAY, ARRAY_END, END = range(10, 17)
 
 WRONG, NO_ROOM = -1, -2
-# Of a column: values, and items of the arrays that are its values
+# Columns of ``count`` and ``saved``: values of a column, and items of the arrays that are its values
 VALUES, ITEMS = 0, 1
 
 
 class Columns(NamedTuple):
-    """What a program fills.
+    """The columns that a program fills.
 
     bytes_, ints, longs: one piece of memory as uint8, int32 and int64. base: int64[n], where a column's
     values begin in the view of their width. room: int64[n], how many there can be. count, saved: int64[n, 2],
@@ -62,10 +62,10 @@ def decode_payloads(
     failed: Any,
     empty: int,
 ) -> int:
-    """Decode ``data[starts[i]:ends[i]]`` from row ``first`` on; a start below 0 is a null.
+    """Decodes ``data[starts[i]:ends[i]]`` from row ``first`` on; a start below 0 is a null.
 
     starts, ends: int64[n]. stack: int64[depth, 2]. failed: bool[n], set where a payload breaks a rule. empty:
-    the most items without bytes that a payload may have. Returns n, or the row that there is no room for.
+    the most items without bytes that a payload may have. Returns n, or the row that there was no room for.
     """
     for row in range(first, len(starts)):
         _keep(columns.saved, columns.count)
@@ -96,7 +96,7 @@ def _keep(to: Any, of: Any) -> None:
 def _run(
     code: Any, data: Any, at: int, end: int, columns: Columns, stack: Any, skip: bool, empty: int
 ) -> int:
-    """One payload. skip: defaults alone. Returns the position behind it, WRONG or NO_ROOM."""
+    """Decodes one payload. skip: writes defaults alone. Returns the position after it, WRONG or NO_ROOM."""
     pc, depth = 0, 0
     while at >= 0:
         op = code[pc, 0]
@@ -134,7 +134,7 @@ def _run(
 
 @inlined
 def _slot(columns: Columns, column: int) -> int:
-    """The place of the next value of a column; NO_ROOM where there is none."""
+    """Takes and returns the place of the next value of a column; NO_ROOM where there is none."""
     place = columns.count[column, VALUES]
     if place == columns.room[column]:
         columns.need[0] = column
@@ -145,7 +145,7 @@ def _slot(columns: Columns, column: int) -> int:
 
 @inlined
 def _value(code: Any, pc: int, data: Any, at: int, end: int, columns: Columns, skip: bool) -> int:
-    """A value without parts."""
+    """Decodes a value without parts. Returns the position after it, WRONG or NO_ROOM."""
     op, column = code[pc, 0], code[pc, 1]
     if op == NULL:
         return at
@@ -179,7 +179,10 @@ def _value(code: Any, pc: int, data: Any, at: int, end: int, columns: Columns, s
 
 @inlined
 def read_long(data: Any, at: int, end: int) -> tuple[int, int]:
-    """A zigzag varint of 64 bits; the position is WRONG where it is cut, too long, or has more bits."""
+    """Reads a zigzag varint of 64 bits: (value, position after it).
+
+    The position is WRONG where the varint is cut, too long, or has more bits.
+    """
     value, behind = read_varlong(data, at, end)
     if behind - at == 10 and data[at + 9] > 1:
         return 0, WRONG
@@ -188,7 +191,7 @@ def read_long(data: Any, at: int, end: int) -> tuple[int, int]:
 
 @inlined
 def _real(is_double: bool, data: Any, at: int, end: int, columns: Columns, place: int, skip: bool) -> int:
-    """A float or a double, as the bits that it is."""
+    """Writes a float or a double as its bits. Returns the position after it, or WRONG."""
     size = 8 if is_double else 4
     if not skip and at + size > end:
         return WRONG
@@ -204,7 +207,7 @@ def _real(is_double: bool, data: Any, at: int, end: int, columns: Columns, place
 
 @inlined
 def _text(code: Any, pc: int, data: Any, at: int, end: int, columns: Columns, place: int, skip: bool) -> int:
-    """Bytes of a length, a text, or of a fixed size: the span of them."""
+    """Writes the span of bytes, of a text or of a fixed. Returns the position after it, or WRONG."""
     op = code[pc, 0]
     size = int64(0)
     if not skip:
@@ -226,9 +229,10 @@ def _text(code: Any, pc: int, data: Any, at: int, end: int, columns: Columns, pl
 def _union(
     code: Any, pc: int, data: Any, at: int, end: int, columns: Columns, stack: Any, depth: int, skip: bool
 ) -> int:
-    """The index of a union's branch, onto the stack:
+    """Reads the index of a union's branch onto the stack, -1 for none.
 
-    -1 for none. A nullable notes whether there is a value.
+    Returns the position after it, or a code. The column of a union gets the index; that of a nullable gets
+    whether there is a value. The code is WRONG or NO_ROOM.
     """
     op, column = code[pc, 0], code[pc, 1]
     branch = int64(-1)
@@ -258,9 +262,10 @@ def _block(
     skip: bool,
     empty: int,
 ) -> int:
-    """The count of an array's next block, onto the stack.
+    """Reads the count of an array's next block onto the stack.
 
-    At its end the column gets the offset of its items.
+    Returns the position after it, WRONG or NO_ROOM. At the array's end the column gets the offset where its
+    items end.
     """
     column, least = code[pc, 1], code[pc, 2]
     count = int64(0)
@@ -288,9 +293,9 @@ def _block(
 
 @kernel
 def decimals_of_each(data: Any, offsets: Any, out: Any, valid: Any) -> None:
-    """Big-endian two's complement of each value into ``out`` (uint64[n, 2], low half first).
+    """Writes each value, big-endian two's complement, into ``out`` (uint64[n, 2], low half first).
 
-    valid: bool[n], whether it fits; an empty value is 0. data: uint8, offsets: int32[n + 1].
+    valid: bool[n], whether it fits in 128 bits; an empty value is 0. data: uint8, offsets: int32[n + 1].
     """
     for i in range(len(valid)):
         begin, end = int64(offsets[i]), int64(offsets[i + 1])

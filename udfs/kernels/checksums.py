@@ -1,4 +1,4 @@
-"""CRC-32C of record batches (magic 2) and CRC-32 of messages (magic 0 and 1).
+"""Computes CRC-32C of record batches (magic 2) and CRC-32 of messages (magic 0 and 1).
 
 CRC-32C runs on the CPU's own instruction where there is one, in three streams that hide its latency
 (after Mark Adler's scheme), else on tables. CRC-32 (the zlib polynomial) is isal's where its wheel is, which
@@ -26,7 +26,7 @@ _STREAM = 1 << _STREAM_LOG2  # bytes a stream: three of them are folded at once
 
 
 def _tables(polynomial: int, slices: int) -> np.ndarray:
-    """uint32[slices * 256]: row k holds the checksum of a byte followed by k zero bytes."""
+    """Returns uint32[slices * 256]: row k holds the checksum of a byte followed by k zero bytes."""
     rows = np.zeros((slices, 256), dtype=np.uint32)
     value = np.arange(256, dtype=np.uint32)
     for _ in range(8):
@@ -43,7 +43,10 @@ _CRC32_TABLES = _tables(CRC32_POLYNOMIAL, 16)
 
 @kernel
 def _by_table(tables: Any, buf: Any, start: int, end: int, crc: int) -> int:
-    """Checksum of ``buf[start:end]`` (uint8) with ``tables`` (uint32[16 * 256]), sixteen bytes a step."""
+    """Returns the checksum of ``buf[start:end]`` (uint8) by ``tables`` (uint32[16 * 256]).
+
+    Each step takes sixteen bytes. ``crc``: the checksum of the bytes before.
+    """
     state = np.uint32(~np.uint32(crc))
     i = start
     while i + 16 <= end:
@@ -63,19 +66,25 @@ def _by_table(tables: Any, buf: Any, start: int, end: int, crc: int) -> int:
 
 @kernel
 def crc32c_table(buf: Any, start: int, end: int, crc: int = 0) -> int:
-    """CRC-32C of ``buf[start:end]`` (uint8) on any CPU; ``crc``: of what came before. Unsigned, as int64."""
+    """Returns CRC-32C of ``buf[start:end]`` (uint8) on any CPU, unsigned, as int64.
+
+    ``crc``: the checksum of the bytes before, 0 without any.
+    """
     return _by_table(_CRC32C_TABLES, buf, start, end, crc)
 
 
 @kernel
 def crc32_table(buf: Any, start: int, end: int, crc: int = 0) -> int:
-    """CRC-32 (zlib's) of ``buf[start:end]`` (uint8) on any CPU; ``crc``: of what came before. As int64."""
+    """Returns CRC-32 (zlib's) of ``buf[start:end]`` (uint8) on any CPU, unsigned, as int64.
+
+    ``crc``: the checksum of the bytes before, 0 without any.
+    """
     return _by_table(_CRC32_TABLES, buf, start, end, crc)
 
 
 @kernel
 def crc32_library(buf: Any, start: int, end: int, crc: int = 0) -> int:
-    """CRC-32 by isal; arguments and result as ``crc32_table``."""
+    """Returns CRC-32 by isal; arguments and result as for ``crc32_table``."""
     return int64(crc32_of(buf, start, end, np.uint32(crc)))
 
 
@@ -84,7 +93,10 @@ crc32 = crc32_library if libraries.HAS_CRC32 else crc32_table
 
 @called_by_kernels
 def _shifted(tables: Any, register: Any) -> Any:
-    """A register (uint64 below 2^32) after some zero bytes; ``tables``: what its bytes become."""
+    """Returns a register (uint64 below 2^32) after some zero bytes.
+
+    ``tables``: what they make of each byte.
+    """
     low = int64(register)
     halves = tables[low & 0xFF] ^ tables[256 + ((low >> 8) & 0xFF)]
     return np.uint64(halves ^ tables[512 + ((low >> 16) & 0xFF)] ^ tables[768 + ((low >> 24) & 0xFF)])
@@ -98,9 +110,9 @@ _EVERY_FOURTH = np.uint64(0x1111111111111111)
 
 @called_by_kernels
 def spread_product(a: Any, b: Any) -> Any:
-    """Product of two polynomials over GF(2) of 32 bits each (uint64), by multiplications of numbers.
+    """Returns the product of two polynomials over GF(2) of 32 bits each (uint64), by integer multiplications.
 
-    Where only every fourth bit of both is set, what they carry stays in the bits between (BearSSL,
+    Where only every fourth bit of both is set, carries stay in the bits between (BearSSL,
     "Constant-Time Mul").
     """
     whole = np.uint64(0)
@@ -113,7 +125,10 @@ def spread_product(a: Any, b: Any) -> Any:
 
 
 def product(a: Any, b: Any) -> Any:
-    """The same, by the CPU's instruction in kernels where there is one."""
+    """Returns the product of two polynomials over GF(2).
+
+    Kernels use the CPU's instruction where there is one.
+    """
     return spread_product(a, b)
 
 
@@ -125,7 +140,10 @@ def has_carryless() -> bool:
 
 @called_by_kernels
 def _multiply(a: Any, b: Any, by_four: Any) -> Any:
-    """Product of two polynomials over GF(2), modulo that of ``by_four``; reflected, 32 bits, as uint64."""
+    """Returns the product of two polynomials over GF(2), modulo the one of ``by_four``.
+
+    Both and the product are reflected, of 32 bits, uint64.
+    """
     both = product(a, b) << np.uint64(1)
     # The lower half of the 64 bits is to be multiplied by x^32: four zero bytes follow it
     return (both >> np.uint64(32)) ^ _shifted(by_four, both & np.uint64(0xFFFFFFFF))
@@ -136,7 +154,7 @@ _DIGITS = 4  # up to 16 TiB
 
 
 def _shifts(by_four: np.ndarray) -> np.ndarray:
-    """uint64[_DIGITS, 1 << _DIGIT]: in row k, column n: x^(8 * n * 2048^k) modulo the polynomial.
+    """Returns uint64[_DIGITS, 1 << _DIGIT]: at [k, n] x^(8 * n * 2048^k) modulo the polynomial.
 
     A checksum register times such a power is the register after that many zero bytes.
     """
@@ -156,7 +174,7 @@ _CRC32_SHIFTS = _shifts(_CRC32_BY_FOUR)
 
 @kernel
 def _shift(crc: int, size: int, by_four: Any, shifts: Any) -> int:
-    """The checksum register after ``size`` zero bytes, at most 16 TiB of them."""
+    """Returns the checksum register after ``size`` zero bytes, at most 16 TiB of them."""
     register = np.uint64(crc)
     for k in range(_DIGITS):
         digit = size >> _DIGIT * k & (1 << _DIGIT) - 1
@@ -167,25 +185,25 @@ def _shift(crc: int, size: int, by_four: Any, shifts: Any) -> int:
 
 @kernel
 def crc32c_combine(first: int, second: int, second_size: int) -> int:
-    """CRC-32C of two ranges in a row, from that of each and the second one's size in bytes."""
+    """Returns CRC-32C of two ranges in a row, from that of each and the second one's size in bytes."""
     return _shift(first, second_size, _CRC32C_BY_FOUR, _CRC32C_SHIFTS) ^ second
 
 
 @kernel
 def crc32_combine(first: int, second: int, second_size: int) -> int:
-    """CRC-32 of two ranges in a row, from that of each and the second one's size in bytes."""
+    """Returns CRC-32 of two ranges in a row, from that of each and the second one's size in bytes."""
     return _shift(first, second_size, _CRC32_BY_FOUR, _CRC32_SHIFTS) ^ second
 
 
 def _shift_tables(doublings: int) -> np.ndarray:
-    """uint32[4 * 256]: what ``2 ** doublings`` zero bytes make of each byte of a CRC-32C register."""
+    """Returns uint32[4 * 256]: what ``2 ** doublings`` zero bytes make of each byte of a CRC-32C register."""
     bytes_of = np.arange(256, dtype=np.uint64) << np.arange(0, 32, 8, dtype=np.uint64)[:, None]
     products = _multiply(_CRC32C_SHIFTS[0, 1 << doublings], bytes_of, _CRC32C_BY_FOUR)
     return np.asarray(products, dtype=np.uint32).reshape(-1)
 
 
 def _instruction() -> str:
-    """The CPU's CRC-32C instruction as LLVM names it, or "" where there is none."""
+    """Returns the name of the CPU's CRC-32C instruction in LLVM, or "" where there is none."""
     machine = platform.machine().lower()
     features = llvm.get_host_cpu_features()
     if machine in ("x86_64", "amd64") and features.get("sse4.2"):
@@ -199,7 +217,7 @@ INSTRUCTION = _instruction()
 
 
 def crc32c_step(state: Any, word: Any) -> Any:
-    """Fold eight bytes (uint64) into a CRC-32C register (uint64)."""
+    """Returns a CRC-32C register (uint64) after eight more bytes (uint64)."""
     value = int(state) ^ int(word)
     for _ in range(64):
         value = (value >> 1) ^ (CRC32C_POLYNOMIAL if value & 1 else 0)
@@ -212,7 +230,7 @@ _SHIFT_2 = _shift_tables(_STREAM_LOG2 + 1)
 
 @kernel
 def crc32c_hardware(buf: Any, start: int, end: int, crc: int = 0) -> int:
-    """CRC-32C by the CPU's instruction; arguments and result as ``crc32c_table``."""
+    """Returns CRC-32C by the CPU's instruction; arguments and result as for ``crc32c_table``."""
     state = np.uint64(~np.uint32(crc))
     i = start
     while i + 3 * _STREAM <= end:

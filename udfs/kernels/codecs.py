@@ -1,11 +1,11 @@
-"""A compressed payload -> its bytes, each codec through its C library, bounded while it expands.
+"""Expands compressed payloads, each codec through its C library, with a bound on the bytes made.
 
 Expansion goes into one scratch buffer that is used again for every batch; it grows as bytes really come,
 never by what a header declares, and never past the limit. Each function below expands one payload into
 ``out[at:at + room]`` and returns the bytes written; ``_NoRoom`` asks for more of it.
 
-What ends a payload, and what may follow, is Kafka's reading: several gzip members and zstd frames follow
-each other; bytes behind the last gzip member and behind the first lz4 frame are ignored; behind snappy and
+Payloads end as Kafka reads them: several gzip members and zstd frames follow
+each other; bytes after the last gzip member and after the first lz4 frame are ignored; after snappy and
 zstd they are an error, but for a zstd frame that is cut: what came out of it may count (``_zstd_cut``).
 """
 
@@ -39,7 +39,7 @@ _LIBRARY_ERRORS = (
 )
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEAD = int.from_bytes(XERIAL_MAGIC[:4], "big")  # all of it that is looked at in mid-stream
+_XERIAL_HEAD = int.from_bytes(XERIAL_MAGIC[:4], "big")  # in mid-stream only these bytes are compared
 XERIAL_HEADER = len(XERIAL_MAGIC) + 4 + 4  # version and compatible version: not looked at
 _SNAPPY_MOST = 24  # a snappy element of three bytes makes 64 at most: 21.3 for one
 
@@ -58,15 +58,15 @@ _FIRST_ROOM = 1 << 16
 
 
 class _NoRoom(Exception):
-    """The payload expands past the room it was given."""
+    """The error for a payload that expands past the room it was given."""
 
 
 class _Bad(Exception):
-    """The payload is not what its codec makes."""
+    """The error for a payload that is not valid for its codec."""
 
 
 class Scratch:
-    """Expanded payloads of a group of batches, one behind the other, in a buffer that stays."""
+    """The buffer of the expanded payloads of a group of batches, one after the other; it is used again."""
 
     def __init__(self) -> None:
         self.data: Bytes = np.empty(1 << 20, dtype=np.uint8)
@@ -76,12 +76,12 @@ class Scratch:
         self.used = 0
 
     def shrink(self, size: int) -> None:
-        """Give back what one very large batch took."""
+        """Frees the memory that one very large batch took: the buffer has ``size`` bytes at most then."""
         if len(self.data) > size:
             self.data = np.empty(size, dtype=np.uint8)
 
     def reserve(self, room: int) -> None:
-        """Make room for ``room`` bytes behind those in use, which stay."""
+        """Makes room for ``room`` bytes after those in use, which stay."""
         if self.used + room > len(self.data):
             grown = np.empty(max(self.used + room, min(2 * len(self.data), 1 << 24)), dtype=np.uint8)
             grown[: self.used] = self.data[: self.used]
@@ -89,9 +89,10 @@ class Scratch:
 
 
 def expand(codec: int, magic: int, payload: Bytes, scratch: Scratch, limit: int) -> int:
-    """Expand ``payload`` (uint8) behind what ``scratch`` holds; the bytes made, or minus a fault's code.
+    """Expands ``payload`` (uint8) after what ``scratch`` holds.
 
-    ``limit``: bytes that one batch may expand to. The scratch's ``used`` is moved on by the caller.
+    Returns the bytes made, or minus a fault's code. ``limit``: bytes that one batch may expand to. The
+    scratch's ``used`` is moved on by the caller.
     """
     if codec not in _EXPANDERS or (codec == f.CODEC_ZSTD and magic < f.MAGIC_V2):
         return -faults.UNKNOWN_CODEC
@@ -112,7 +113,7 @@ def expand(codec: int, magic: int, payload: Bytes, scratch: Scratch, limit: int)
 
 
 def _gzip_header_ends(data: bytes, start: int) -> bool:
-    """Whether a whole gzip member header is at ``start`` (RFC 1952)."""
+    """Tells whether a whole gzip member header is at ``start`` (RFC 1952)."""
     if len(data) - start < 10 or data[start : start + 3] != b"\x1f\x8b\x08":
         return False
     flags, at = data[start + 3], start + 10
@@ -132,7 +133,7 @@ def _gzip_header_ends(data: bytes, start: int) -> bool:
 
 
 def _gzip(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
-    """All members; bytes behind the last one that start no member are ignored, as the JVM does.
+    """Expands all members; ignores bytes after the last one that start no member, as the JVM does.
 
     A member is fed in pieces, as the library copies what it is given past the member's end.
     """
@@ -158,7 +159,7 @@ def _gzip(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
 
 
 def _zstd(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
-    """All frames, to the end of the payload."""
+    """Expands all frames, to the end of the payload."""
     try:
         return int(cramjam.zstd.decompress_into(payload, out[at : at + room]))
     except cramjam.DecompressionError as error:
@@ -168,10 +169,10 @@ def _zstd(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
 
 
 def _zstd_cut(payload: Bytes, out: Bytes, at: int, room: int) -> int:
-    """What comes out of a payload that ends within a frame, where Kafka's reader takes that for its end.
+    """Expands a payload that ends within a frame, where Kafka's reader takes that for its end.
 
     zstd-jni (ZstdInputStreamNoFinalizer) does where a frame has ended since it last read from the payload,
-    whatever came out of the cut frame behind it; else the payload is refused.
+    whatever came out of the cut frame after it; else the payload is refused.
     """
     made = position = ended = 0
     context = zstandard.ZstdDecompressor()
@@ -209,7 +210,7 @@ def _snappy_block(block: Bytes, out: Bytes, at: int, room: int) -> int:
 
 
 def _snappy(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
-    """Xerial framing where its magic is, else one raw block.
+    """Expands xerial's framing where its magic is, else one raw block.
 
     The xerial header may come again in mid-stream; up to three bytes at the end start no block.
     """
@@ -235,7 +236,7 @@ def _snappy(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
 
 @kernel
 def xxh32(buf: Any, start: int, end: int) -> int:
-    """XXH32 with seed 0 of ``buf[start:end]`` (uint8), unsigned, as int64: the checksum of lz4 frames."""
+    """Returns XXH32 with seed 0 of ``buf[start:end]`` (uint8) as int64: the checksum of lz4 frames."""
     p1, p2, p3, p4, p5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
     mask = 0xFFFFFFFF
     at = start
@@ -272,7 +273,10 @@ def xxh32(buf: Any, start: int, end: int) -> int:
 
 @lru_cache(maxsize=256)
 def _lz4_descriptor(descriptor: bytes, checked: bool) -> tuple[int, bool] | None:
-    """(largest block, blocks have checksums) of a frame descriptor, its checksum byte last; None: bad."""
+    """Returns (largest block, blocks have checksums) of a frame descriptor; None: it is not valid.
+
+    Its last byte is its checksum. checked: whether that has to be right.
+    """
     flags, block = descriptor[0], descriptor[1]
     if flags >> 5 != 0b011 or flags & 0x03 or block & 0x8F or block >> 4 not in _LZ4_BLOCK_SIZES:
         return None
@@ -284,10 +288,10 @@ def _lz4_descriptor(descriptor: bytes, checked: bool) -> tuple[int, bool] | None
 
 
 def _lz4(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
-    """The first frame. Magic 0 accepts any header checksum: its writers reckoned it wrongly.
+    """Expands the first frame. Magic 0 accepts any header checksum: its writers computed it wrongly.
 
-    Frames of linked blocks are refused, as Kafka does. The checksum of the whole content is not looked at,
-    those of blocks are.
+    Frames of linked blocks are refused, as Kafka does. The checksum of the whole content is ignored,
+    those of blocks are checked.
     """
     head = payload[:7].tobytes()
     if len(head) < 7 or int.from_bytes(head[:4], "little") != LZ4_MAGIC:

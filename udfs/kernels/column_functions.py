@@ -1,4 +1,4 @@
-"""Kernels over a binary column: the bytes of all values in one array, ``offsets`` says where each begins.
+"""Defines kernels over a binary column: the bytes of all values in one array, and where each begins.
 
 ``data``: uint8; ``offsets``: int64[n + 1], value i is ``data[offsets[i]:offsets[i + 1]]``. Each kernel fills
 ``out`` with one number a value; ``valid`` (bool[n]) says where there is one.
@@ -24,14 +24,14 @@ _MURMUR2_M = 0x5BD1E995
 
 @kernel
 def crc32c_of_each(data: Any, offsets: Any, out: Any) -> None:
-    """CRC-32C of each value into ``out`` (int64[n]), unsigned."""
+    """Writes CRC-32C of each value into ``out`` (int64[n]), unsigned."""
     for i in range(len(out)):
         out[i] = crc32c(data, offsets[i], offsets[i + 1], 0)
 
 
 @kernel
 def varint_of_each(data: Any, offsets: Any, out: Any, valid: Any) -> None:
-    """The zigzag varint at the start of each value (``read_varlong``); ``out``: int64[n]."""
+    """Writes the zigzag varint at the start of each value (``read_varlong``) into ``out`` (int64[n])."""
     for i in range(len(out)):
         value, end = read_varlong(data, offsets[i], offsets[i + 1])
         out[i] = value
@@ -40,7 +40,7 @@ def varint_of_each(data: Any, offsets: Any, out: Any, valid: Any) -> None:
 
 @kernel
 def schema_id_of_each(data: Any, offsets: Any, out: Any, valid: Any) -> None:
-    """The schema id of each value in Confluent's wire format; ``out``: int32[n]."""
+    """Writes the schema id of each value in Confluent's wire format into ``out`` (int32[n]); 0: none."""
     for i in range(len(out)):
         at = offsets[i]
         valid[i] = offsets[i + 1] - at >= CONFLUENT_HEADER_SIZE and data[at] == CONFLUENT_MAGIC
@@ -49,7 +49,7 @@ def schema_id_of_each(data: Any, offsets: Any, out: Any, valid: Any) -> None:
 
 @kernel
 def gather(data: Any, starts: Any, ends: Any, out: Any) -> None:
-    """Copy ``data[ends[i] - size:ends[i]]`` behind each other into ``out`` (uint8), size as ``starts`` says.
+    """Copies ``data[ends[i] - size:ends[i]]`` one after the other into ``out`` (uint8).
 
     ``starts``: int64[n + 1], where each begins in ``out``; ``ends``: int64[n], where each ends in ``data``.
     """
@@ -60,7 +60,7 @@ def gather(data: Any, starts: Any, ends: Any, out: Any) -> None:
 
 @kernel
 def murmur2(data: Any, at: int, end: int) -> int:
-    """Kafka's ``Utils.murmur2`` of ``data[at:end]``, as an unsigned 32-bit number."""
+    """Returns Kafka's ``Utils.murmur2`` of ``data[at:end]``, as an unsigned 32-bit number."""
     h = (_MURMUR2_SEED ^ (end - at)) & _MASK
     while at + 4 <= end:
         k = (int64(load_u32(data, at)) * _MURMUR2_M) & _MASK
@@ -78,7 +78,7 @@ def murmur2(data: Any, at: int, end: int) -> int:
 
 @kernel
 def partition_of_each(data: Any, offsets: Any, partitions: Any, out: Any, valid: Any) -> None:
-    """The partition of each key among ``partitions`` (int64[n]): ``toPositive(murmur2(key)) % partitions``.
+    """Writes the partition of each key: ``toPositive(murmur2(key)) % partitions`` (int64[n]).
 
     ``out``: int32[n]. Not valid where partitions is not an int32 above 0.
     """
@@ -90,7 +90,7 @@ def partition_of_each(data: Any, offsets: Any, partitions: Any, out: Any, valid:
 
 @kernel
 def are_framed(data: Any, offsets: Any, out: Any) -> None:
-    """Whether each value consists of batches with right checksums, and of nothing else; ``out``: bool[n]."""
+    """Notes in ``out`` (bool[n]) whether a value is nothing but batches with right checksums."""
     for i in range(len(out)):
         at, end = offsets[i], offsets[i + 1]
         out[i] = True
@@ -102,7 +102,7 @@ def are_framed(data: Any, offsets: Any, out: Any) -> None:
 
 @kernel
 def batches_of_each(offsets: Any, batches: Any, first: Any, count: Any) -> None:
-    """Which of ``batches`` are of which value, where framed values were decoded as one range of bytes.
+    """Finds which of ``batches`` belong to which value, where values were decoded as one range of bytes.
 
     ``batches``: BATCH[m]. ``first``, ``count``: int64[n], filled with the value's first batch and the number
     of its batches; count is -1 where one of them has a fault, or is missing.

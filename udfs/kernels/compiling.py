@@ -1,4 +1,4 @@
-"""How Numba compiles a kernel, and what the operations are there that it has no word for.
+"""Compiles kernels with Numba, and defines the machine operations that Numba lacks.
 
 Imported by the first call of a kernel whose machine code is not kept (``jit``).
 """
@@ -25,7 +25,7 @@ intrinsic: Any = extending.intrinsic
 
 
 class KernelCache(caching.UserProvidedCacheLocator):
-    """Where Numba keeps what it compiled, for kernels that call it: under the names of module and function.
+    """The place where Numba keeps compiled kernels that others call: by the names of module and function.
 
     Numba's own locators add the path of the source file, so that what was compiled would be lost with each
     environment that is moved, and with each zip that Spark ships.
@@ -47,7 +47,7 @@ class KernelCache(caching.UserProvidedCacheLocator):
 
 
 class _KernelFiles(caching.CompileResultCacheImpl):
-    """What goes into these files and comes out of them; ``code``: the machine code of each signature."""
+    """The files of Numba's cache for kernels; ``code``: the machine code of each signature."""
 
     _locator_classes: ClassVar = [KernelCache]
 
@@ -75,7 +75,7 @@ class _Cache(caching.FunctionCache):
 
 @cache
 def dispatcher(kernel: Kernel[..., Any]) -> Any:
-    """Numba's form of a kernel."""
+    """Returns Numba's form of a kernel, the same one each time."""
     made: Any = numba.njit(kernel.py_func, **kernel.targetoptions)
     if machine_code.CACHE:
         made._cache = _Cache(kernel.py_func)
@@ -84,12 +84,15 @@ def dispatcher(kernel: Kernel[..., Any]) -> Any:
 
 @typeof_impl.register(Kernel)
 def _type_of_kernel(kernel: Kernel[..., Any], context: Any) -> Any:
-    """A kernel that another one calls is Numba's form of it."""
+    """Returns the type of a kernel that another one calls: Numba's form of it."""
     return types.Dispatcher(dispatcher(kernel))
 
 
 def compiled(kernel: Kernel[..., Any], args: tuple[Any, ...], file: Path | None) -> Callable[..., Any]:
-    """The function for arguments like these. Its machine code goes to ``file``; None: it is not kept."""
+    """Compiles a kernel for arguments like these, and returns the function.
+
+    Its machine code goes to ``file``; None: it is not kept.
+    """
     made = dispatcher(kernel)
     signature = tuple(types.int64 if type(each) is int else numba.typeof(each) for each in args)
     made.compile(signature)
@@ -111,7 +114,10 @@ def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any
 
 
 def _loader(width: int, swapped: bool) -> Any:
-    """An unaligned load of ``width`` bits: as they lie (uint64), or byte-swapped and signed (int64)."""
+    """Returns an intrinsic that loads ``width`` bits, unaligned.
+
+    They become an uint64 as they lie or, ``swapped``, an int64 of the big-endian signed number.
+    """
 
     @intrinsic
     def load(typingctx: Any, buf: Any, i: Any) -> Any:
@@ -188,7 +194,7 @@ def _memcpy(typingctx: Any, dst: Any, at: Any, src: Any, start: Any, size: Any) 
 
 
 def _offer_load(function: Any, load: Any, size: int) -> None:
-    """Kernels that call ``function`` get the machine's ``load`` of ``size`` bytes."""
+    """Gives kernels that call ``function`` the machine's ``load`` of ``size`` bytes."""
 
     def plain(buf, i):  # type: ignore[no-untyped-def]
         return load(buf, i)
@@ -243,7 +249,7 @@ def _overload_copy_sixteen(dst, at, src, start):  # type: ignore[no-untyped-def]
 
 
 def _external(name: str, returns: Any, *takes: Any) -> Any:
-    """A function of a C library as kernels call it. Pointers are integers, as ``_address`` gives them."""
+    """Declares a function of a C library for kernels. Pointers are integers, as ``_address`` gives them."""
     return types.ExternalFunction(f"kafka_log_lake_{name}", returns(*takes))
 
 

@@ -1,4 +1,4 @@
-"""Bytes -> a compressed payload, in the framing and with the parameters of Kafka's own library.
+"""Compresses payloads, in the framing and with the parameters of Kafka's own library.
 
 Levels are those of Kafka (``udfs.format.levels``). Source: ``org.apache.kafka.common.compress``.
 ``udfs.kernels.codecs`` expands what is made here.
@@ -33,7 +33,7 @@ _LZ4_END = struct.pack("<I", 0)
 
 
 def compress(how: CodecLevel, data: bytes) -> bytes:
-    """The payload that Kafka would write."""
+    """Returns ``data`` compressed as Kafka would write it."""
     return _COMPRESSORS[how.codec](data, how.level or 0)
 
 

@@ -1,8 +1,8 @@
-"""Which byte of a range was changed, by what its checksum is and what it should be.
+"""Finds which byte of a range was changed, from its checksum and the one that it should have.
 
 A checksum is linear: what two messages of one length differ in alone decides what their checksums differ in.
-So that difference is taken back, a byte at a time from the end; where nothing but one byte is left of it, a
-change of that byte explains it. One pass over the size, and no byte of the range is read.
+So the difference of checksums is taken back, a byte at a time from the end; where nothing but one byte is
+left of it, a change of that byte explains it. One pass over the size, and no byte of the range is read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kafka_log_lake.udfs.kernels.jit import kernel
 
 
 def _tables(polynomial: int) -> tuple[np.ndarray, np.ndarray]:
-    """(uint32[256], what a byte becomes; int64[256], the byte by the highest byte of that)."""
+    """Returns (uint32[256], what a byte becomes; int64[256], the byte by the highest byte of that)."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ np.uint32(polynomial), table >> 1).astype(np.uint32)
@@ -30,10 +30,11 @@ TABLES = {True: _tables(CRC32C_POLYNOMIAL), False: _tables(CRC32_POLYNOMIAL)}
 
 @kernel
 def changed_byte(difference: int, size: int, table: Any, inverse: Any, single: bool) -> tuple[int, int]:
-    """The byte whose change explains a difference of checksums, and the bits of it that were changed.
+    """Returns the byte whose change explains a difference of checksums, and the bits of it that were changed.
 
     ``difference``: of the checksums; ``size``: bytes that they cover; ``table``, ``inverse``: of TABLES;
-    ``single``: whether one bit alone is looked for. The byte counts from the begin; -1 where there is none.
+    ``single``: whether only a change of one bit counts. The byte counts from the begin; -1 where there is
+    none.
     """
     state = difference
     for k in range(size):
@@ -46,9 +47,9 @@ def changed_byte(difference: int, size: int, table: Any, inverse: Any, single: b
 
 @kernel
 def shift_begin(difference: int, data: Any, begin: int, end: int, size: int, table: Any, inverse: Any) -> int:
-    """Where ``size`` bytes were put into a range of ``data`` (uint8), by what its checksum should be.
+    """Returns where ``size`` bytes were inserted into a range of ``data`` (uint8), by its right checksum.
 
-    The range was ``[begin, end)``; behind the place bytes moved on, the last ones to ``end + size``.
+    The range was ``[begin, end)``; after the place bytes moved on, the last ones to ``end + size``.
     ``difference``: of the stored checksum and that of ``data[begin:end]``. The place counts in ``data``: the
     last one that explains the difference; -1 where none does. ``table``, ``inverse``: of TABLES.
     """

@@ -1,4 +1,4 @@
-"""Records of magic 2, and what control records hold: Kafka's ``DefaultRecord`` and ``DefaultRecordBatch``.
+"""Decodes records of magic 2, and checks control records: ``DefaultRecord``, ``DefaultRecordBatch``.
 
     length varint | attributes int8 | timestamp delta varlong | offset delta varint
     | key length varint | key | value length varint | value | header count varint | headers
@@ -25,7 +25,7 @@ _HIGH_BITS = np.uint64(0x8080808080808080)
 
 
 class _Record(NamedTuple):
-    """Of a record but its headers: where it ends, or -1 for a fault; its deltas, marks."""
+    """The fields of a record without its headers: where it ends, or -1 for a fault; its deltas and marks."""
 
     end: int
     size: int  # of the body and its length varint at its shortest
@@ -44,7 +44,7 @@ def _at_fault(cursor: Any, code: int, at: int) -> tuple[_Record, Parts]:
 
 @inlined
 def _record(buf: Any, at: int, end: int, cursor: Any) -> tuple[_Record, Parts]:
-    """Read the record at ``buf[at]`` up to its headers."""
+    """Reads the record at ``buf[at]`` up to its headers."""
     body, start = read_varint(buf, at, end)
     if start < 0:
         return _at_fault(cursor, faults.BAD_VARINT, at)
@@ -80,7 +80,7 @@ def _record(buf: Any, at: int, end: int, cursor: Any) -> tuple[_Record, Parts]:
 
 @inlined
 def _is_ascii(buf: Any, at: int, size: int) -> bool:
-    """Whether no byte of ``buf[at:at+size]`` is above 127."""
+    """Tells whether no byte of ``buf[at:at+size]`` is above 127."""
     if 0 < size <= 8 and at + 8 <= len(buf):
         return (load_u64(buf, at) << np.uint64(64 - 8 * size)) & _HIGH_BITS == 0
     seen = 0
@@ -93,9 +93,9 @@ def _is_ascii(buf: Any, at: int, size: int) -> bool:
 def _headers(
     buf: Any, parts: Parts, end: int, arena: Any, columns: Any, cursor: Any, filled: Any, room: Any
 ) -> tuple[int, int]:
-    """Append the headers of a record that ends at ``end``; there is room for them.
+    """Appends the headers of a record that ends at ``end``; there is room for their number.
 
-    Returns (position behind them, -1 for a fault, _NO_ROOM where their bytes do not fit; marks).
+    Returns (position after them, -1 for a fault, _NO_ROOM where their bytes do not fit; marks).
     """
     at, marks, nulls, others = parts.headers_at, 0, 0, 0
     header, key_end, value_end = filled["headers"], filled["header_key_bytes"], filled["header_value_bytes"]
@@ -146,7 +146,10 @@ def _headers(
 
 @kernel
 def _control(buf: Any, parts: Parts, first: bool, e: Any) -> int:
-    """Check a control record, note the first one's type in ``e``; the fault's code, or NO_FAULT."""
+    """Checks a control record, and notes the first one's type in ``e``.
+
+    Returns the fault's code, or NO_FAULT.
+    """
     if parts.key_size < f.CONTROL_KEY_SIZE:
         return faults.CONTROL_KEY
     if load_be16(buf, parts.key_at) < 0:
@@ -168,7 +171,7 @@ def _control(buf: Any, parts: Parts, first: bool, e: Any) -> int:
 
 
 class _Base(NamedTuple):
-    """What the header of a batch says of all its records."""
+    """The fields of a batch's header that all its records need. Timestamps: milliseconds."""
 
     offset: int
     timestamp: int
@@ -195,7 +198,7 @@ def _timestamp(base: _Base, delta: int) -> int:
 
 @inlined
 def _suspect(base: _Base, record: _Record, previous: int) -> int:
-    """Marks of what deltas say against the header."""
+    """Returns the marks of a record, with those for deltas that contradict the header."""
     marks = record.marks
     if not base.log_append_time and base.timestamp + record.timestamp_delta > base.max_timestamp:
         marks |= faults.TIMESTAMP_ABOVE_MAX
@@ -208,7 +211,7 @@ def _suspect(base: _Base, record: _Record, previous: int) -> int:
 
 @inlined
 def _count_fault(e: Any) -> int:
-    """What is wrong with the number of records that the header tells, before any is read; or NO_FAULT."""
+    """Returns what is wrong with the header's number of records, before any is read; or NO_FAULT."""
     if e["count"] < 0:
         return faults.COUNT_NEGATIVE
     return faults.COUNT_TOO_LARGE if e["count"] > e["data_size"] // f.MIN_RECORD_SIZE else faults.NO_FAULT
@@ -218,9 +221,9 @@ def _count_fault(e: Any) -> int:
 def decode_records(
     buf: Any, e: Any, arena: Any, columns: Any, lines: Any, cursor: Any, filled: Any, room: Any
 ) -> None:
-    """Append the records of a magic 2 batch from the cursor on, as many as there is room for.
+    """Appends the records of a magic 2 batch from the cursor on, as many as there is room for.
 
-    The cursor ends behind the last one that was appended, or at the one at fault.
+    The cursor ends after the last one that was appended, or at the one at fault.
     """
     at, record, previous = cursor["at"], cursor["record"], cursor["previous"]
     end, count = e["data_at"] + e["data_size"], int64(e["count"])

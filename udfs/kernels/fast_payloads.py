@@ -1,8 +1,8 @@
-"""Many compressed payloads a call: those as nearly every producer writes them, through the C libraries.
+"""Expands many compressed payloads a call, of the kinds that nearly every producer writes, by C libraries.
 
 What is out of the ordinary (several frames or members, dictionaries, checksums within, no room, damage) is
-declined and left to ``codecs``, which alone says what is wrong with a payload. So what is accepted here has
-to be what is accepted there, with the same bytes; what is declined costs time only.
+declined and left to ``codecs``, which alone says what is wrong with a payload. So what is accepted here must
+be accepted there, with the same bytes; what is declined costs time only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ GROUP_ENDS, DECLINES = range(2)
 PROGRESS = np.dtype(
     [
         ("first", "i8"),  # of the group's batches
-        ("next", "i8"),  # the batch to expand next; at last the first behind the group
+        ("next", "i8"),  # the batch to expand next; at last the first after the group
         ("used", "i8"),  # bytes of the scratch buffer in use
         ("rows", "i8"),  # rows the group may have so far
         ("batch_bytes", "i8"),  # that one batch may expand to
@@ -60,7 +60,7 @@ def _word(buf: Any, at: int) -> Any:
 
 @kernel
 def _lz4(src: Any, at: int, size: int, dst: Any, to: int, room: int, magic: int) -> int:
-    """A frame of independent blocks, with no checksums and no size in it (lz4 Frame format 1.6.1)."""
+    """Expands a frame of independent blocks without checksums and size (lz4 Frame format 1.6.1)."""
     end = at + size
     if size < 11 or _word(src, at) != LZ4_MAGIC:
         return DECLINED
@@ -95,7 +95,7 @@ def _lz4(src: Any, at: int, size: int, dst: Any, to: int, room: int, magic: int)
 
 @kernel
 def _repeat(dst: Any, at: int, back: int, size: int) -> None:
-    """``dst[at:at+size]`` from what lies ``back`` bytes before it, which it may overlap."""
+    """Fills ``dst[at:at+size]`` from the bytes that lie ``back`` bytes before it, which it may overlap."""
     end = at + size
     period = back
     while period < 16:
@@ -112,7 +112,10 @@ def _repeat(dst: Any, at: int, back: int, size: int) -> None:
 
 @kernel
 def _snappy_size(src: Any, at: int, end: int) -> tuple[int, int]:
-    """The size that a block begins with, a varint of 32 bits, and the position behind it; or DECLINED."""
+    """Returns the size that a block begins with, a varint of 32 bits, and the position after it.
+
+    The size is DECLINED where the varint is cut or too long.
+    """
     size = 0
     for shift in range(0, 35, 7):
         if at >= end:
@@ -127,7 +130,7 @@ def _snappy_size(src: Any, at: int, end: int) -> tuple[int, int]:
 
 @kernel
 def _snappy_block(src: Any, at: int, end: int, dst: Any, to: int, room: int) -> int:
-    """One raw block ``src[at:end]`` (Snappy format description, 2011)."""
+    """Expands one raw block ``src[at:end]`` (Snappy format description, 2011)."""
     size, at = _snappy_size(src, at, end)
     if size < 0 or size > room:
         return DECLINED
@@ -179,7 +182,7 @@ def _snappy_block(src: Any, at: int, end: int, dst: Any, to: int, room: int) -> 
 
 @kernel
 def _snappy(src: Any, at: int, size: int, dst: Any, to: int, room: int) -> int:
-    """A raw block, or blocks of xerial's framing, whose header comes once."""
+    """Expands a raw block, or blocks of xerial's framing, whose header comes once."""
     end = at + size
     if size < XERIAL_HEADER or load_u64(src, at) != _XERIAL_MAGIC:
         return _snappy_block(src, at, end, dst, to, room)
@@ -200,7 +203,7 @@ def _snappy(src: Any, at: int, size: int, dst: Any, to: int, room: int) -> int:
 
 @kernel
 def _zstd(context: int, src: Any, at: int, size: int, dst: Any, to: int, room: int) -> int:
-    """One frame without a dictionary whose window is one that zstd takes in a stream (RFC 8878).
+    """Expands one frame without a dictionary whose window zstd accepts in a stream (RFC 8878).
 
     In one piece zstd also takes content past the window, with blocks larger than it, which a stream refuses:
     content that does not fit in the window is declined.
@@ -225,7 +228,7 @@ def _zstd(context: int, src: Any, at: int, size: int, dst: Any, to: int, room: i
 
 @kernel
 def _gzip(state: Any, src: Any, at: int, size: int, dst: Any, to: int, room: int) -> int:
-    """One member with nothing in its header, and nothing behind it (RFC 1952)."""
+    """Expands one member with nothing in its header, and nothing after it (RFC 1952)."""
     if size < _GZIP_HEADER + _GZIP_TRAILER or _word(src, at) != 0x00088B1F:
         return DECLINED
     p = at + _GZIP_HEADER
@@ -242,7 +245,10 @@ def _gzip(state: Any, src: Any, at: int, size: int, dst: Any, to: int, room: int
 
 @kernel
 def _expand_one(window: Any, e: Any, scratch: Any, used: int, room: int, zstd: int, inflater: Any) -> int:
-    """Expand the payload of one batch to ``scratch[used:used+room]``; the bytes made, or DECLINED."""
+    """Expands the payload of one batch to ``scratch[used:used+room]``.
+
+    Returns the bytes made, or DECLINED.
+    """
     at, size, codec = e["payload_at"], e["payload_size"], e["codec"]
     if codec == f.CODEC_GZIP:
         return _gzip(inflater, window, at, size, scratch, used, room)
@@ -257,11 +263,11 @@ def _expand_one(window: Any, e: Any, scratch: Any, used: int, room: int, zstd: i
 
 @kernel
 def expand_regular(window: Any, batches: Any, scratch: Any, progress: Any, zstd: int, inflater: Any) -> int:
-    """Expand a group of compressed batches into ``scratch``, from ``progress`` (PROGRESS[1]) on.
+    """Expands a group of compressed batches into ``scratch``, from ``progress`` (PROGRESS[1]) on.
 
     ``window``, ``scratch``: uint8; ``batches``: BATCH[n]; ``zstd``, ``inflater``: of ``libraries.Contexts``.
-    The group ends at a batch that needs no expanding, after its most bytes, or before its most rows would
-    be passed: GROUP_ENDS. DECLINES: the next batch has to be expanded by ``codecs`` first.
+    The group ends at a batch that needs no expanding, after ``group_bytes``, or before ``group_rows`` would
+    be passed: it returns GROUP_ENDS. DECLINES: the next batch has to be expanded by ``codecs`` first.
     """
     group = progress[0]
     while group["next"] < len(batches):

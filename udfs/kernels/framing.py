@@ -1,4 +1,4 @@
-"""Bytes -> batches: where each begins, what its header says, whether its checksum is right.
+"""Finds batches in bytes: where each begins, what its header says, whether its checksum is right.
 
 Framing reads headers and checksums and nothing else: it never decompresses, never looks at a record.
 A batch is framed where its magic is 0, 1 or 2 and its length is legal (``batch_size``); the magic decides the
@@ -68,19 +68,19 @@ UNKNOWN_OFFSET = -(1 << 63)
 # Why a scan stopped
 STOPPED, FULL, NEED_MORE, NO_BATCH, BAD_CRC = range(5)
 
-# What no batch can start with
+# Why no batch starts at a position
 TOO_SHORT, UNKNOWN_MAGIC, ILLEGAL_LENGTH = -1, -2, -3
 
 
 def base_unknown(batches: np.ndarray) -> np.ndarray:
-    """bool[n]: wrappers of which no inner message was read."""
+    """Returns bool[n]: which batches are wrappers of which no inner message was read."""
     wrapper = (batches["magic"] < f.MAGIC_V2) & (batches["codec"] != f.CODEC_NONE)
     return wrapper & (batches["base_offset"] == UNKNOWN_OFFSET) & (batches["record_count"] == 0)
 
 
 @kernel
 def batch_size(buf: Any, at: int, end: int) -> int:
-    """Size on disk of the batch at ``buf[at]`` (uint8), or why none starts there (a negative code)."""
+    """Returns the bytes on disk of the batch at ``buf[at]`` (uint8), or a negative code where none starts."""
     if at + f.HEADER_UP_TO_MAGIC > end:
         return TOO_SHORT
     size = load_be32(buf, at + f.LENGTH_POS) + f.LOG_OVERHEAD
@@ -96,7 +96,7 @@ def batch_size(buf: Any, at: int, end: int) -> int:
 
 @inlined
 def increment_sequence(sequence: int, increment: int) -> int:
-    """Kafka's ``incrementSequence``: after 2^31-1 comes 0; int32 arithmetic throughout."""
+    """Returns Kafka's ``incrementSequence``: after 2^31-1 comes 0; int32 arithmetic throughout."""
     room = int64(np.int32(0x7FFFFFFF - increment))
     if sequence > room:
         return int64(np.int32(increment - (0x7FFFFFFF - sequence) - 1))
@@ -131,9 +131,9 @@ def _clear(e: Any) -> None:
 
 @kernel
 def set_fault(e: Any, code: int, at: int, record_at: int) -> None:
-    """Note in the batch what is wrong and where: at ``at``, in the record or message at ``record_at``.
+    """Notes in the batch what is wrong and where: at ``at``, in the record or message at ``record_at``.
 
-    Both are places in the buffer where the batch's data lie. ``format.explain`` tells the rest.
+    Both are positions in the buffer where the batch's data lie. ``format.explain`` finds out the rest.
     """
     e["fault"] = code
     e["stopped_at"] = at
@@ -198,9 +198,9 @@ def _read_legacy(buf: Any, at: int, magic: int, e: Any) -> None:
 
 @kernel
 def read_header(buf: Any, at: int, size: int, position: int, e: Any) -> None:
-    """Fill the batch row ``e`` (BATCH) from the header at ``buf[at]``; its whole header is there.
+    """Fills the batch row ``e`` (BATCH) from the header at ``buf[at]``; its whole header is there.
 
-    ``position``: of the batch in the segment. The checksum's verdict is not in the header.
+    ``position``: of the batch in the segment. ``crc_computed`` is 0 until the caller computes it.
     """
     _clear(e)
     magic = int64(buf[at + f.MAGIC_POS])
@@ -219,7 +219,7 @@ def read_header(buf: Any, at: int, size: int, position: int, e: Any) -> None:
 
 @kernel
 def checksum(buf: Any, at: int, size: int) -> int:
-    """The checksum of the whole batch at ``buf[at:at+size]``, by its magic."""
+    """Returns the checksum of the whole batch at ``buf[at:at+size]``: CRC-32C for magic 2, else CRC-32."""
     if buf[at + f.MAGIC_POS] == f.MAGIC_V2:
         return crc32c(buf, at + f.V2_ATTRIBUTES_POS, at + size, 0)
     return crc32(buf, at + f.MAGIC_POS, at + size, 0)
@@ -227,7 +227,7 @@ def checksum(buf: Any, at: int, size: int) -> int:
 
 @kernel
 def locate_wrapped(buf: Any, e: Any) -> None:
-    """Find the value of a V0/V1 wrapper: its payload. A bound that is broken is noted as a fault."""
+    """Finds the value of a V0/V1 wrapper: its payload. A bound that is broken is noted as a fault."""
     at = e["at"]
     end = at + e["size"]
     length_at = at + (f.V1_KEY_LENGTH_POS if e["magic"] == f.MAGIC_V1 else f.V0_KEY_LENGTH_POS)
@@ -255,14 +255,14 @@ def locate_wrapped(buf: Any, e: Any) -> None:
 
 @kernel
 def is_sound(buf: Any, at: int, size: int) -> bool:
-    """Whether the checksum of the batch ``buf[at:at+size]`` is right; its whole header is there."""
+    """Tells whether the checksum of the batch ``buf[at:at+size]`` is right; its whole header is there."""
     crc_at = at + (f.V2_CRC_POS if buf[at + f.MAGIC_POS] == f.MAGIC_V2 else f.LEGACY_CRC_POS)
     return checksum(buf, at, size) == load_be32(buf, crc_at) & 0xFFFFFFFF
 
 
 @kernel
 def follow_to_sound(buf: Any, at: int, size: int) -> tuple[int, int]:
-    """Follow headers from ``buf[at]`` to the first batch whose checksum is right.
+    """Follows headers from ``buf[at]`` to the first batch whose checksum is right.
 
     Returns (its place, STOPPED); or (place, why): NEED_MORE where the batch there does not lie in
     ``buf[:size]`` as a whole, NO_BATCH where none begins there.
@@ -280,9 +280,9 @@ def follow_to_sound(buf: Any, at: int, size: int) -> tuple[int, int]:
 
 @kernel
 def last_whole(buf: Any, size: int, sound_alone: bool) -> tuple[int, int]:
-    """Where the last whole batch in ``buf[:size]`` (uint8) ends and where it begins, by length fields.
+    """Returns where the last whole batch in ``buf[:size]`` (uint8) ends and begins, by length fields.
 
-    (0, 0) where there is none. sound_alone: a batch counts only if its checksum is right.
+    It returns (0, 0) where there is none. sound_alone: a batch counts only if its checksum is right.
     """
     at = end = begin = 0
     while True:
@@ -298,13 +298,13 @@ def last_whole(buf: Any, size: int, sound_alone: bool) -> tuple[int, int]:
 def scan_batches(
     buf: Any, size: int, base: int, stop: int, trusted: int, batches: Any
 ) -> tuple[int, int, int, int]:
-    """Frame the batches in ``buf[0:size]`` that begin below ``stop`` and verify their checksums.
+    """Frames the batches in ``buf[0:size]`` that begin below ``stop``, and verifies their checksums.
 
     ``buf``: uint8[n]; ``base``: position of ``buf[0]`` in the segment; ``batches``: BATCH[m], filled. A batch
     with a wrong checksum keeps its length, and is noted as a fault, where headers lead from its end to a
     sound batch in ``buf``, or it ends at or before ``trusted``, a position up to which they are known to.
     Returns (batches, bytes of ``buf`` they take, why the scan ended, how far headers are known to lead on).
-    For BAD_CRC the row behind the batches holds the header of the one whose checksum is wrong.
+    For BAD_CRC the row after the batches holds the header of the one whose checksum is wrong.
     """
     at = 0
     k = 0
@@ -344,7 +344,7 @@ SUMS = np.dtype(
         ("regressions", "i8"),  # how often a base offset is not above the last offset before it
         ("first_offset", "i8"),
         ("last_offset", "i8"),
-        ("sure_offset", "i8"),  # the lower one of the last two, where these do not follow each other
+        ("sure_offset", "i8"),  # the last offset; the lower of the last two if they do not follow each other
         ("transactional", "i8"),  # sound batches of transactions, markers among them
         ("counted", "i8"),  # batches whose offsets are looked at: all but those with a wrong checksum
     ]
@@ -353,7 +353,7 @@ SUMS = np.dtype(
 
 @kernel
 def sum_up(batches: Any, sums: Any) -> None:
-    """Totals of batches (BATCH[n]) in their order: ``sums`` (SUMS[1]), written over.
+    """Computes totals of batches (BATCH[n]) in their order into ``sums`` (SUMS[1]), which is overwritten.
 
     Of a wrapper of which no inner message was read the last offset stands for the base offset.
     """

@@ -1,12 +1,12 @@
-"""The one decorator of all kernels, and the few machine operations Numba has no word for.
+"""Defines the decorators of all kernels, and the few machine operations that Numba lacks.
 
 A kernel takes arrays and integers, gives integers, allocates nothing, raises nothing and checks every bound
-itself: Numba checks none. ``NUMBA_DISABLE_JIT=1`` switches compilation off. ``NUMBA_BOUNDSCHECK=1`` adds
+itself: Numba checks none. ``NUMBA_DISABLE_JIT=1`` disables compilation. ``NUMBA_BOUNDSCHECK=1`` adds
 checks, to array indices and to the operations below: what reads or writes outside its array raises
 IndexError. So do these operations in plain Python.
 
 Numba is imported by the first call that finds no machine code in the folder of compiled kernels
-(``machine_code``): ``compiling`` says there what the operations are in a kernel.
+(``machine_code``): ``compiling`` defines what the operations are in a kernel.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _IN_ORDER, _OTHER = 0x501, 0x502
 
 
 def _kind(value: Any) -> Any:
-    """What machine code depends on of an argument beside its type: two of one kind are of one type in Numba.
+    """Returns what machine code depends on besides an argument's type; None for nothing more.
+
+    Two values of one type and one kind are of one type in Numba.
 
     Raises a TypeError for a value that kernels do not take.
     """
@@ -51,7 +53,9 @@ def _kind(value: Any) -> Any:
 
 
 class Kernel(Generic[Takes, Gives]):
-    """A compiled function. ``py_func``: the plain one it is made from; ``targetoptions``: Numba's options.
+    """A function that is compiled at its first call.
+
+    ``py_func``: the plain one it is made from; ``targetoptions``: Numba's options.
 
     It takes arrays, rows of structured arrays, numbers, None and tuples of these. An int is an int64; where
     it is larger, an OverflowError is raised.
@@ -91,7 +95,7 @@ class Kernel(Generic[Takes, Gives]):
         return found
 
     def _machine_code(self, kinds: tuple[Any, ...], args: tuple[Any, ...]) -> Callable[..., Any]:
-        """The function for these arguments: kept from another process, else compiled here."""
+        """Returns the function for these arguments: kept from another process, else compiled here."""
         file = None
         if self.__module__.startswith("kafka_log_lake."):  # others have no part in the folder's name
             found = machine_code.find(self.__module__, self.__name__, kinds)
@@ -105,12 +109,12 @@ class Kernel(Generic[Takes, Gives]):
 
 
 def kernel(function: Callable[Takes, Gives]) -> Kernel[Takes, Gives]:
-    """Compile a kernel: nopython, without the interpreter lock, kept on disk."""
+    """Makes a function a kernel: compiled without objects of Python, run without the interpreter lock."""
     return _kernel(function, inline=False)
 
 
 def inlined(function: Callable[Takes, Gives]) -> Kernel[Takes, Gives]:
-    """Compile a small kernel that becomes part of each kernel that calls it."""
+    """Makes a small function a kernel that becomes part of each kernel that calls it."""
     return _kernel(function, inline=True)
 
 
@@ -119,14 +123,14 @@ def _kernel(function: Any, inline: bool) -> Any:
 
 
 def called_by_kernels(function: Plain) -> Plain:
-    """A plain function that kernels may call, too."""
+    """Marks a plain function as one that kernels may call, too, and returns it."""
     CALLABLE.append(function)
     return function
 
 
 @called_by_kernels
 def check(array: Any, at: int, size: int) -> None:
-    """Raise IndexError unless ``array[at:at+size]`` lies in the array."""
+    """Raises IndexError unless ``array[at:at+size]`` lies in the array."""
     if at < 0 or size < 0 or at + size > len(array):
         raise IndexError("bytes outside the array")
 
@@ -137,43 +141,52 @@ def _load(buf: Any, i: int, size: int, order: Literal["little", "big"], kind: An
 
 
 def load_u64(buf: Any, i: int) -> Any:
-    """The eight bytes at ``buf[i:i+8]`` as a little-endian uint64; the caller has checked the bound."""
+    """Returns the eight bytes at ``buf[i:i+8]`` as a little-endian uint64.
+
+    The caller has checked the bound.
+    """
     return _load(buf, i, 8, "little", np.uint64)
 
 
 def load_u32(buf: Any, i: int) -> Any:
-    """The four bytes at ``buf[i:i+4]`` as a little-endian uint64; the caller has checked the bound."""
+    """Returns the four bytes at ``buf[i:i+4]``, little-endian, as uint64.
+
+    The caller has checked the bound.
+    """
     return np.uint64(_load(buf, i, 4, "little", np.uint32))
 
 
 def load_be64(buf: Any, i: int) -> int:
-    """Big-endian int64 at ``i``; the caller has checked the bound."""
+    """Returns the big-endian int64 at ``buf[i]``; the caller has checked the bound."""
     return _load(buf, i, 8, "big", np.int64)
 
 
 def load_be32(buf: Any, i: int) -> int:
-    """Big-endian int32 at ``i`` as int64; the caller has checked the bound."""
+    """Returns the big-endian int32 at ``buf[i]`` as int64; the caller has checked the bound."""
     return _load(buf, i, 4, "big", np.int64)
 
 
 def load_be16(buf: Any, i: int) -> int:
-    """Big-endian int16 at ``i`` as int64; the caller has checked the bound."""
+    """Returns the big-endian int16 at ``buf[i]`` as int64; the caller has checked the bound."""
     return _load(buf, i, 2, "big", np.int64)
 
 
 def store_i32(dst: Any, i: int, value: int) -> None:
-    """``value`` as a little-endian int32 at ``dst[i:i+4]`` (uint8); the caller has checked the bound."""
+    """Writes ``value`` as a little-endian int32 to ``dst[i:i+4]`` (uint8).
+
+    The caller has checked the bound.
+    """
     check(dst, i, 4)
     dst[i : i + 4] = np.array([value], dtype="<i4").view(np.uint8)
 
 
 def copy_bytes(dst: Any, at: int, src: Any, start: int, size: int) -> None:
-    """``dst[at:at+size] = src[start:start+size]``; the caller has checked both bounds."""
+    """Copies ``src[start:start+size]`` to ``dst[at:at+size]``; the caller has checked both bounds."""
     check(dst, at, size)
     check(src, start, size)
     dst[at : at + size] = src[start : start + size]
 
 
 def copy_sixteen(dst: Any, at: int, src: Any, start: int) -> None:
-    """Copy sixteen bytes, of which the caller may need fewer; it has checked that both have them."""
+    """Copies sixteen bytes, of which the caller may need fewer; it has checked that both arrays have them."""
     copy_bytes(dst, at, src, start, 16)

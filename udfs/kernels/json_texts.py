@@ -1,5 +1,5 @@
-"""JSON as it was written -> canonical JSON, where that is the same but for blanks between tokens and zeros
-behind a fraction.
+"""Writes JSON canonically, where that is the same text but for blanks between tokens and zeros
+after a fraction.
 
 What may come out otherwise is left to the exact way (``udfs.values.json.parse``), and so is what breaks
 RFC 8259: escapes that Python writes otherwise, exponents, members of one name, too many levels. No number is
@@ -17,7 +17,7 @@ from kafka_log_lake.udfs.kernels.jit import copy_bytes, inlined, int64, kernel, 
 from kafka_log_lake.udfs.kernels.texts import is_utf8
 
 LEFT = -1
-# Decimal digits that a double tells apart always; zeros behind the point before Python writes an exponent
+# Decimal digits that a double tells apart always; zeros after the point before Python writes an exponent
 # (it does for 10^16 and more too); what a double needs at most
 _EXACT_DIGITS, _MOST_ZEROS, _MOST_WHOLE, _ALL_DIGITS = 15, 3, 16, 17
 # Bytes of the shortest real that is compared
@@ -47,7 +47,7 @@ def canonical_texts(
     levels: Any,
     reals: Any,
 ) -> int:
-    """Write ``data[starts[i]:ends[i]]`` behind each other into ``out``; nothing for what is left.
+    """Writes ``data[starts[i]:ends[i]]`` one after the other into ``out``; nothing for what is left.
 
     starts, ends: int64[n]; a start below 0 is a null. out: uint8, at least all bytes. offsets: int32[n + 1],
     where each text begins, and the end. names: int64[k, 3], for k names of the open objects together. levels:
@@ -71,7 +71,7 @@ def canonical_texts(
 
 @kernel
 def _text(data: Any, at: int, end: int, out: Any, to: int, names: Any, levels: Any, reals: Any) -> int:
-    """One payload. Returns the position behind it in ``out``, or LEFT."""
+    """Writes one payload. Returns the position after it in ``out``, or LEFT."""
     depth, held, expected = int64(0), int64(0), _VALUE
     at = _past_blanks(data, at, end)
     if at < end and data[at] == _WORDS[_NULL[0]]:
@@ -137,7 +137,7 @@ def _past_blanks(data: Any, at: int, end: int) -> int:
 
 @kernel
 def _string(data: Any, at: int, end: int, out: Any, to: int) -> tuple[int, int]:
-    """A string with its quotes: the positions behind it, or LEFT."""
+    """Copies a string with its quotes. Returns the positions after it, or LEFT."""
     begin, is_ascii = at, True
     at += 1
     while True:
@@ -170,7 +170,7 @@ def _string(data: Any, at: int, end: int, out: Any, to: int) -> tuple[int, int]:
 
 @inlined
 def _is_held(out: Any, begin: int, end: int, names: Any, first: int, held: int) -> bool:
-    """Whether the object has a member of this name; else it is kept, behind the others."""
+    """Tells whether the object has a member of this name; else the name is kept, after the others."""
     digest = int64(end - begin)
     for k in range(begin, end):
         digest = digest * 31 + int64(out[k])
@@ -196,7 +196,7 @@ def _is_word(data: Any, at: int, end: int, word: Any) -> bool:
 
 @kernel
 def _scalar(data: Any, at: int, end: int, out: Any, to: int, reals: Any) -> tuple[int, int]:
-    """A number, true, false or null: the positions behind it, or LEFT."""
+    """Copies a number, true, false or null. Returns the positions after it, or LEFT."""
     for word in (_TRUE, _FALSE, _NULL):
         size = word[1]
         if _is_word(data, at, end, word):

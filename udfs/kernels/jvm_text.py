@@ -1,4 +1,4 @@
-"""UTF-8 as the JVM reads it: what is malformed becomes U+FFFD, never an error.
+"""Repairs UTF-8 as the JVM reads it: what is malformed becomes U+FFFD, never an error.
 
 One U+FFFD takes the place of a maximal subpart (Unicode 16, 3.9.6), as in Python and Arrow; but of an encoded
 surrogate (ED A0..BF, and 80..BF if it follows) the JVM makes one, where Python makes one a byte.
@@ -20,7 +20,7 @@ _HIGH_BITS = np.uint64(0x8080808080808080)
 
 @kernel
 def _piece(data: Any, at: int, end: int) -> tuple[int, bool]:
-    """Size of the character at ``data[at]`` (uint8), and True; or of what is malformed there, and False."""
+    """Returns the size of the character at ``data[at]`` (uint8) and True; of malformed bytes and False."""
     first = data[at]
     if first < 0x80:
         return 1, True
@@ -46,7 +46,10 @@ def _piece(data: Any, at: int, end: int) -> tuple[int, bool]:
 
 @inlined
 def _repair_text(data: Any, at: int, end: int, out: Any, to: int, width: int) -> int:
-    """Write the text ``data[at:end]`` to ``out[to:]``, repaired, if ``out`` has any bytes; where it ends."""
+    """Writes the text ``data[at:end]``, repaired, to ``out[to:]``; returns where it ends there.
+
+    An empty ``out``: nothing is written. width: bytes that stand for what is malformed, 3 or 1.
+    """
     while at < end:
         if at + 8 <= end and load_u64(data, at) & _HIGH_BITS == 0:  # ASCII
             if len(out):
@@ -66,10 +69,10 @@ def _repair_text(data: Any, at: int, end: int, out: Any, to: int, width: int) ->
 
 @kernel
 def _repair(data: Any, offsets: Any, out: Any, out_offsets: Any, width: int) -> int:
-    """Write each text ``data[offsets[k]:offsets[k + 1]]`` behind the other into ``out``, repaired.
+    """Writes each text ``data[offsets[k]:offsets[k + 1]]``, repaired, one after the other into ``out``.
 
     width: bytes that stand for what is malformed, 3 or 1. An empty ``out``: only ``out_offsets`` is written.
-    Returns the bytes of all.
+    Returns the bytes of all texts.
     """
     to = 0
     for k in range(len(offsets) - 1):
@@ -81,12 +84,15 @@ def _repair(data: Any, offsets: Any, out: Any, out_offsets: Any, width: int) -> 
 
 @kernel
 def repair_bytes(data: Any, out: Any) -> int:
-    """Write the text ``data`` (uint8[n]) to ``out`` (uint8[3 * n]), repaired; the bytes of it."""
+    """Writes the text ``data`` (uint8[n]), repaired, to ``out`` (uint8[3 * n]); returns its bytes."""
     return _repair_text(data, 0, len(data), out, 0, 3)
 
 
 def repair_utf8(raw: pa.Array) -> pa.Array:
-    """binary[n] without nulls -> string[n], malformed bytes replaced; by "?" where U+FFFD passed 2 GiB."""
+    """Returns binary[n] without nulls as string[n], with malformed bytes replaced by U+FFFD.
+
+    They are replaced by "?" where U+FFFD would make the column larger than 2 GiB.
+    """
     _, offset_buffer, data_buffer = raw.buffers()
     text = pa.Array.from_buffers(pa.string(), len(raw), [None, offset_buffer, data_buffer], 0)
     try:

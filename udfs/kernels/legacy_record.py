@@ -1,4 +1,4 @@
-"""Messages of magic 0 and 1, plain or inside a wrapper: ``LegacyRecord``, ``AbstractLegacyRecordBatch``.
+"""Decodes messages of magic 0 and 1, plain or in a wrapper: ``LegacyRecord``, ``AbstractLegacyRecordBatch``.
 
     offset int64 | length int32 | crc uint32 | magic int8 | attributes int8 | timestamp int64 (magic 1 alone)
     | key length int32 | key | value length int32 | value
@@ -22,7 +22,10 @@ from kafka_log_lake.udfs.kernels.record_cursor import Parts, has_room, put_row, 
 
 @inlined
 def _message(buf: Any, at: int, end: int, cursor: Any) -> tuple[int, Parts]:
-    """Read the message at ``buf[at:end]`` (with offset and length): (marks, or -1 for a fault; its parts)."""
+    """Reads the message at ``buf[at:end]`` (with offset and length).
+
+    Returns (marks or -1 for a fault, its parts).
+    """
     p = at + (f.V0_KEY_LENGTH_POS if buf[at + f.MAGIC_POS] == f.MAGIC_V0 else f.V1_KEY_LENGTH_POS)
     key_at, key_size = p + 4, load_be32(buf, p)
     value_at, value_size, marks = 0, 0, 0
@@ -43,7 +46,10 @@ def _message(buf: Any, at: int, end: int, cursor: Any) -> tuple[int, Parts]:
 
 @inlined
 def _timestamp(buf: Any, at: int, e: Any) -> int:
-    """The timestamp of the message at ``buf[at]``, which is, or lies in, the batch ``e``."""
+    """Returns the timestamp (ms, -1 none) of the message at ``buf[at]``.
+
+    e: the batch that the message is or lies in.
+    """
     magic = np.int8(buf[at + f.MAGIC_POS])
     if magic == f.MAGIC_V0:
         return f.NO_TIMESTAMP
@@ -57,7 +63,7 @@ def _timestamp(buf: Any, at: int, e: Any) -> int:
 def decode_message(
     buf: Any, e: Any, arena: Any, columns: Any, lines: Any, cursor: Any, filled: Any, room: Any
 ) -> None:
-    """Append a message that is no wrapper, if there is room for it; the cursor ends behind it, or stays."""
+    """Appends a message that is no wrapper, if there is room; the cursor ends after it, or stays."""
     at = e["at"]
     end = at + e["size"]
     marks, parts = _message(buf, at, end, cursor)
@@ -71,7 +77,7 @@ def decode_message(
 
 @kernel
 def _inner_end(buf: Any, at: int, end: int) -> int:
-    """End of the inner message at ``buf[at]``, or minus a fault's code."""
+    """Returns where the inner message at ``buf[at]`` ends, or minus a fault's code."""
     if at + f.HEADER_UP_TO_MAGIC > end:
         return -faults.INNER_CUT
     size = load_be32(buf, at + f.LENGTH_POS) + f.LOG_OVERHEAD
@@ -82,10 +88,10 @@ def _inner_end(buf: Any, at: int, end: int) -> int:
 
 @kernel
 def _wrapper_base(buf: Any, e: Any, cursor: Any) -> None:
-    """Walk the inner messages for the last offset, to which those of magic 1 are relative.
+    """Finds the last inner offset of a wrapper, to which those of magic 1 are relative.
 
-    absolute = outer - last inner + inner; an outer offset of 0 takes inner offsets as they are (some
-    producers). Magic 0 holds absolute offsets. Sets the cursor's base, or notes a fault.
+    Sets the cursor's base: absolute = outer - last inner + inner; an outer offset of 0 takes inner offsets as
+    they are (some producers). Magic 0 holds absolute offsets. A fault is noted in the cursor.
     """
     at = last_at = e["data_at"]
     end = at + e["data_size"]
@@ -109,7 +115,10 @@ def _wrapper_base(buf: Any, e: Any, cursor: Any) -> None:
 
 @inlined
 def _inner(buf: Any, at: int, end: int, e: Any, cursor: Any) -> tuple[int, Parts]:
-    """As ``_message``, for one inside the wrapper ``e``, which must be sound and not compressed itself."""
+    """Reads a message inside the wrapper ``e``; it must be sound and not compressed itself.
+
+    Returns as ``_message`` does.
+    """
     magic = buf[at + f.MAGIC_POS]
     attributes = int64(buf[at + f.LEGACY_ATTRIBUTES_POS])
     stored = load_be32(buf, at + f.LEGACY_CRC_POS) & 0xFFFFFFFF
@@ -132,9 +141,9 @@ def _inner(buf: Any, at: int, end: int, e: Any, cursor: Any) -> tuple[int, Parts
 def decode_wrapper(
     buf: Any, e: Any, arena: Any, columns: Any, lines: Any, cursor: Any, filled: Any, room: Any
 ) -> None:
-    """Append the inner messages of a wrapper from the cursor on, as many as there is room for.
+    """Appends the inner messages of a wrapper from the cursor on, as many as there is room for.
 
-    The cursor ends behind the last one that was appended, or at the one at fault.
+    The cursor ends after the last one that was appended, or at the one at fault.
     """
     if cursor["record"] == 0:
         _wrapper_base(buf, e, cursor)

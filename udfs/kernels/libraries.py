@@ -1,6 +1,6 @@
-"""The C functions that the wheels of lz4, zstandard and isal export, and the memory they work in.
+"""Finds the C functions that the wheels of lz4, zstandard and isal export, and allocates their memory.
 
-A wheel may lack one (another backend, another CPU): then there is the way through its Python interface,
+A wheel may lack one (another backend, another CPU): then its Python interface is used,
 or a kernel of our own.
 """
 
@@ -41,12 +41,12 @@ _FUNCTIONS = {name: _find(name) for name in NAMES}
 
 
 def has(*names: str) -> bool:
-    """Whether these functions are there."""
+    """Tells whether these functions are there."""
     return all(_FUNCTIONS[name] is not None for name in names)
 
 
 def function_address(name: str) -> int:
-    """Where the function lies in memory."""
+    """Returns the address of the function in memory."""
     return int(ctypes.cast(_FUNCTIONS[name], ctypes.c_void_p).value or 0)
 
 
@@ -58,7 +58,7 @@ _ZSTD_FRAME = b"\x28\xb5\x2f\xfd\x20\x0a\x51\x00\x00" + _TEXT
 
 
 def _expands_lz4() -> bool:
-    """Whether the function is there and does what we know: found by trying, as for each of these."""
+    """Tells whether the function is there and expands a block rightly, by trying it."""
     if not has("LZ4_decompress_safe"):
         return False
     out = ctypes.create_string_buffer(16)
@@ -106,7 +106,7 @@ _INFLATE_STATE_BYTES = 1 << 18  # three times what the struct takes
 
 
 def _inflates() -> bool:
-    """Whether isal's functions are there, with the structure that we know: found by trying."""
+    """Tells whether isal's functions are there, with the structure that we know, by trying them."""
     if not has("isal_inflate_init", "isal_inflate_stateless"):
         return False
     text = b"0123456789" * 9
@@ -130,7 +130,7 @@ SIGNATURE = "".join("01"[there] for there in (HAS_LZ4, HAS_ZSTD, HAS_CRC32, HAS_
 
 
 class Contexts:
-    """What zstd and isal need to work in.
+    """The memory that zstd and isal work in.
 
     ``zstd``: a ``ZSTD_DCtx *``, 0 without the library; ``inflate``: uint8[n], an ``inflate_state``.
     """
@@ -149,7 +149,7 @@ _OF_THREAD = threading.local()
 
 
 def contexts() -> Contexts:
-    """This thread's."""
+    """Returns the contexts of zstd and isal of this thread."""
     if not hasattr(_OF_THREAD, "contexts"):
         _OF_THREAD.contexts = Contexts()
     found: Contexts = _OF_THREAD.contexts

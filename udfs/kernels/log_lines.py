@@ -1,7 +1,7 @@
-"""Batches and their records -> the lines that Kafka's ``DumpLogSegments`` prints, many a call.
+"""Writes the lines that Kafka's ``DumpLogSegments`` prints of batches and records, many a call.
 
-A line of text is written behind the other into one buffer. What a line needs at most is reckoned before it is
-written, so that no line is cut: where there is no room for it the kernel ends, and is called again.
+Lines are written one after the other into one buffer. The most bytes that a line needs are computed before it
+is written, so that no line is cut: where there is no room for it the kernel ends, and is called again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TEXTS = bytearray()
 
 
 def _text(words: str) -> tuple[int, int]:
-    """Where a text begins in _LITERALS, and its size."""
+    """Adds a text to _LITERALS; returns where it begins, and its size."""
     begin = len(_TEXTS)
     _TEXTS.extend(words.encode())
     return begin, len(words)
@@ -56,8 +56,10 @@ _LEAST = np.frombuffer(b"-9223372036854775808", dtype=np.uint8)
 
 
 class Texts(NamedTuple):
-    """A column of n texts. starts: int32[n + 1], where each begins in data (uint8). sizes: int32[n], as
-    printed, in bytes; -1 for null, which has no text.
+    """A column of n texts, as bytes to print.
+
+    starts: int32[n + 1], where each begins in data (uint8). sizes: int32[n], the sizes to print, in bytes;
+    -1 for null, which has no text.
     """
 
     starts: Any
@@ -94,7 +96,7 @@ def _put(out: Any, at: int, text: Any) -> int:
 
 @kernel
 def _put_number(out: Any, at: int, number: int) -> int:
-    """Write an int64 in decimal digits; the position behind it."""
+    """Writes an int64 in decimal digits; returns the position after it."""
     if number < 0:
         if number == -number:  # the least one has no opposite
             copy_bytes(out, at, _LEAST, 0, 20)
@@ -165,7 +167,7 @@ def _put_codec(out: Any, at: int, codec: int) -> int:
 
 @kernel
 def _put_batch(out: Any, at: int, e: Any) -> int:
-    """Write the line of a batch (a row of BATCH)."""
+    """Writes the line of a batch (a row of BATCH); returns the position after it."""
     if e["magic"] >= f.MAGIC_V2:
         at = _put_named(out, at, _BASE_OFFSET, e["base_offset"])
         at = _put_named(out, at, _LAST_OFFSET, e["last_offset"])
@@ -198,7 +200,7 @@ def _put_batch(out: Any, at: int, e: Any) -> int:
 
 @kernel
 def _put_headers(out: Any, at: int, rows: Any, i: int, prints: int) -> int:
-    """Write the headers of a record, ended by a bracket."""
+    """Writes the headers of a record, ended by a bracket; returns the position after them."""
     begin, end = int64(rows.headers[i]), int64(rows.headers[i + 1])
     for k in range(begin, end):
         if k > begin:
@@ -224,7 +226,7 @@ def _put_headers(out: Any, at: int, rows: Any, i: int, prints: int) -> int:
 
 @kernel
 def _put_record(out: Any, at: int, e: Any, rows: Any, i: int, prints: int) -> int:
-    """Write the line of record ``i`` of ``rows``, which is of the batch ``e`` (a row of BATCH)."""
+    """Writes the line of record ``i`` of ``rows``, of the batch ``e``; returns the position after it."""
     if prints & METADATA:
         at = _put_named(out, at, _RECORD_OFFSET, rows.offsets[i])
         at = _put_time(out, at, e["timestamp_type"], rows.timestamps[i])
@@ -259,7 +261,7 @@ def _text_size(texts: Any, begin: int, end: int) -> int:
 
 @inlined
 def _record_room(rows: Any, i: int, prints: int) -> int:
-    """Bytes that the line of record ``i`` takes at most."""
+    """Returns the most bytes that the line of record ``i`` takes."""
     room = RECORD_ROOM
     if prints & CONTENTS:
         room += _text_size(rows.keys, i, i + 1) + _text_size(rows.values, i, i + 1)
@@ -273,7 +275,7 @@ def _record_room(rows: Any, i: int, prints: int) -> int:
 
 @kernel
 def put_lines(out: Any, batches: Any, counts: Any, rows: Any, state: Any, prints: int) -> int:
-    """Write the lines of ``batches`` (BATCH[n]) and of their records into ``out`` (uint8); the bytes of them.
+    """Writes lines of ``batches`` (BATCH[n]) and their records into ``out`` (uint8); returns their bytes.
 
     ``counts``: int64[n], rows of each batch. ``state``: int64[3], moved on: the batch, its records that are
     written or -1 where its own line is not, the row. Where the last batch is not done there was no room;
@@ -308,11 +310,11 @@ def put_lines(out: Any, batches: Any, counts: Any, rows: Any, state: Any, prints
 
 @kernel
 def message_crcs(window: Any, scratch: Any, batches: Any, crcs: Any, valid: Any) -> None:
-    """The stored checksum of each message of magic 0 and 1, of the batches (BATCH[n]) in their order.
+    """Writes the stored checksum of each message of magic 0 and 1, and whether it is right.
 
     ``window``, ``scratch``: uint8, where the data of plain and of expanded batches lie. ``crcs``: int64[m],
-    ``valid``: bool[m], written; a row of another magic is passed over. Batches are sound but for the
-    checksum of a message that is none of a wrapper.
+    ``valid``: bool[m], written; a row of another magic stays as it is. Batches are sound but for the
+    checksum of a message that is in no wrapper.
     """
     row = 0
     for k in range(len(batches)):

@@ -1,8 +1,8 @@
-"""Where compiled kernels are kept, and how a process takes them from there without Numba.
+"""Keeps compiled kernels in files, and loads them into a process without Numba.
 
 Numba compiles a kernel (``udfs.kernels.compiling``); its import alone takes longer than a command on a small
 log. So the machine code of a kernel, for each kind of arguments, is kept in a file, and LLVM links it into a
-process. What is called is the wrapper that Numba made: it takes objects of Python and gives them.
+process. The function that is called is Numba's wrapper: it takes and returns objects of Python.
 
 Numba's own cache notices a change of a kernel's file, but not of the kernels that it calls. So both lie in a
 folder named after the bytes of all of them, after the C functions they can call, and after whether bounds
@@ -41,7 +41,7 @@ from kafka_log_lake.udfs.package_files import package_files
 COMPILES = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 CHECKS_BOUNDS = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")
 
-# Where kernels lie, and what they are compiled from
+# The sources of kernels, and of all that they are compiled from
 KERNEL_ROOMS = (
     "format",
     "kernels",
@@ -52,8 +52,8 @@ KERNEL_ROOMS = (
 )
 _PACKAGE = "kafka-log-lake"
 
-# What the wheel brings: level -> the features of a CPU that it takes, as LLVM names them. Checksums multiply
-# without carry, which is of no level
+# Machine code in the wheel: level -> the features of a CPU that it needs, as LLVM names them. Checksums
+# multiply without carry, which no level includes
 PRODUCT = "pclmul"
 _V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3", PRODUCT)
 LEVELS = {
@@ -65,7 +65,10 @@ _LOCK = threading.Lock()
 
 
 def _numba() -> Path:
-    """The folder of Numba's package, which is not imported. Raises an ImportError where it is missing."""
+    """Returns the folder of Numba's package, without its import.
+
+    Raises an ImportError where it is missing.
+    """
     package = util.find_spec("numba")
     if package is None or package.origin is None:
         raise ImportError("No module named 'numba'", name="numba")
@@ -74,7 +77,7 @@ def _numba() -> Path:
 
 @cache
 def _cache_name() -> str:
-    """A folder name made of everything that compiled kernels depend on."""
+    """Returns a folder name made of everything that compiled kernels depend on."""
     digest = hashlib.sha256((_numba() / "_version.py").read_bytes())
     for room in KERNEL_ROOMS:
         for path, source in package_files(resources.files("kafka_log_lake.udfs").joinpath(room), room):
@@ -85,7 +88,7 @@ def _cache_name() -> str:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether nobody but this user (and root) can put a file there: it would be run as code."""
+    """Tells whether nobody but this user (and root) can put a file there: it would be run as code."""
     own = folder.lstat()
     if not stat.S_ISDIR(own.st_mode) or own.st_uid != os.geteuid() or own.st_mode & 0o077:
         return False
@@ -100,7 +103,7 @@ def _is_private(folder: Path) -> bool:
 
 
 def _private(folder: Path) -> bool:
-    """Makes the folder where it is missing; whether it may hold the cache."""
+    """Creates the folder where it is missing; tells whether it may hold the cache."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
@@ -111,7 +114,10 @@ def _private(folder: Path) -> bool:
 
 
 def _cache_folder() -> str:
-    """NUMBA_CACHE_DIR, else beside the sources, else the user's cache; "" where none is this user's alone."""
+    """Returns the cache's folder; "" where none is this user's alone.
+
+    It is in NUMBA_CACHE_DIR if that is set, else beside the sources, else in the user's cache.
+    """
     wanted = os.environ.get("NUMBA_CACHE_DIR")
     roots = [Path(wanted)] if wanted else [Path(__file__).parent / "__pycache__"]
     if not wanted:
@@ -127,20 +133,20 @@ CACHE = _cache_folder()
 
 @cache
 def _cpu() -> str:
-    """The CPU that kernels are compiled for: Numba's settings name another one."""
+    """Returns the CPU that kernels are compiled for, as text; NUMBA_CPU_NAME names another one."""
     if "NUMBA_CPU_NAME" in os.environ:
         return os.environ["NUMBA_CPU_NAME"]
     return f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
 
 
 def level_of(features: dict[str, bool]) -> str | None:
-    """The best of LEVELS that a CPU with these features has; None: none of them."""
+    """Returns the best of LEVELS that a CPU with these features has; None: none of them."""
     return next((level for level, needed in LEVELS.items() if all(map(features.get, needed))), None)
 
 
 @cache
 def _brought() -> tuple[str, Any] | None:
-    """The level of the machine code that the wheel brings for this process, and its folder; None: none."""
+    """Returns level and folder of the machine code that the wheel brings for this process; None: none."""
     if CHECKS_BOUNDS or (sys.platform, platform.machine()) != ("linux", "x86_64"):
         return None
     level = level_of(llvm.get_host_cpu_features())
@@ -151,7 +157,7 @@ def _brought() -> tuple[str, Any] | None:
 
 
 def is_brought() -> bool:
-    """Whether this process takes kernels from the wheel."""
+    """Tells whether this process takes kernels from the wheel."""
     return _brought() is not None
 
 
@@ -161,7 +167,7 @@ def _file_name(module: str, name: str, kinds: Any, cpu: str) -> str:
 
 
 def code_file(module: str, name: str, kinds: Any) -> Path | None:
-    """The file of a kernel's machine code for arguments of these kinds, on this CPU; None: it is not kept.
+    """Returns the file of a kernel's code for arguments of these kinds, on this CPU; None: it is not kept.
 
     Code that checks bounds is not: it raises exceptions, which Numba makes.
     """
@@ -171,7 +177,10 @@ def code_file(module: str, name: str, kinds: Any) -> Path | None:
 
 
 def find(module: str, name: str, kinds: Any) -> Callable[..., Any] | None:
-    """The function of a kernel for arguments of these kinds, by what is kept or what the wheel brings."""
+    """Returns a kernel's function for arguments of these kinds, from the wheel or from what is kept.
+
+    Returns None where neither has it.
+    """
     brought, file = _brought(), code_file(module, name, kinds)
     found = None
     if brought is not None:
@@ -181,7 +190,7 @@ def find(module: str, name: str, kinds: Any) -> Callable[..., Any] | None:
 
 
 def keep(file: Path, wrapper: str, environment: str, code: bytes) -> None:
-    """Writes the machine code (an object file) of which ``wrapper`` is the function that Python calls.
+    """Writes the machine code (an object file) of a kernel. wrapper: its function that Python calls.
 
     environment: the variable that holds what Numba's wrappers take from their module.
     """
@@ -196,7 +205,7 @@ def keep(file: Path, wrapper: str, environment: str, code: bytes) -> None:
 
 
 def load(file: Any) -> Callable[..., Any] | None:
-    """The function that a file or resource holds; None without one, or if a crash lost its bytes."""
+    """Loads the function that a file or resource holds; None without one, or if a crash lost its bytes."""
     try:
         checksum, _, content = file.read_bytes().partition(b"\n")
     except OSError:
@@ -209,7 +218,7 @@ def load(file: Any) -> Callable[..., Any] | None:
 
 
 class _Linker:
-    """LLVM's linker in this process, with the C functions of Numba that its wrappers call."""
+    """LLVM's linker in this process, with the C functions that Numba's wrappers call."""
 
     def __init__(self) -> None:
         llvm.initialize_native_target()
@@ -243,7 +252,7 @@ _linker = cache(_Linker)
 
 
 def _extension(name: str) -> Any:
-    """A C extension of Numba's package, without the package: its import is what takes long."""
+    """Loads a C extension of Numba's package without the package, whose import takes long."""
     files = [_numba() / f"{name}{suffix}" for suffix in machinery.EXTENSION_SUFFIXES]
     spec = util.spec_from_file_location(f"numba.{name}", next(file for file in files if file.is_file()))
     assert spec is not None

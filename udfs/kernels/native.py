@@ -1,6 +1,6 @@
-"""Functions of the C libraries as kernels call them: no Python between one batch and the next.
+"""Gives kernels functions of the C libraries: no Python between one batch and the next.
 
-A compiled kernel keeps the function's name; what the name stands for is set anew in each process. Where a
+A compiled kernel keeps the function's name; its address is set anew in each process. Where a
 library has no such function, and in plain Python, the decompressors here decline.
 """
 
@@ -21,27 +21,31 @@ for _name in libraries.NAMES:
 
 
 def lz4_block(src: Any, at: int, size: int, dst: Any, to: int, room: int) -> int:
-    """One lz4 block ``src[at:at+size]`` into ``dst[to:to+room]`` (uint8); the bytes made, or DECLINED."""
+    """Expands one lz4 block ``src[at:at+size]`` into ``dst[to:to+room]`` (uint8).
+
+    Returns the bytes made, or DECLINED.
+    """
     return DECLINED
 
 
 def zstd_frame(context: int, src: Any, at: int, size: int, dst: Any, to: int, room: int) -> int:
-    """The one zstd frame ``src[at:at+size]`` into ``dst[to:to+room]``; the bytes made, or DECLINED.
+    """Expands the one zstd frame ``src[at:at+size]`` into ``dst[to:to+room]``.
 
-    ``context``: a ``ZSTD_DCtx *`` of this thread. Also declined: a frame with anything behind it.
+    Returns the bytes, or DECLINED. ``context``: a ``ZSTD_DCtx *`` of this thread. Also declined: a frame with
+    anything after it.
     """
     return DECLINED
 
 
 def inflate(state: Any, src: Any, at: int, size: int, dst: Any, to: int, room: int) -> tuple[int, int]:
-    """One deflate stream from ``src[at:at+size]`` into ``dst[to:to+room]``.
+    """Expands one deflate stream from ``src[at:at+size]`` into ``dst[to:to+room]``.
 
     ``state``: uint8[n], an ``inflate_state`` of this thread. Returns (the bytes made or DECLINED, the bytes
-    of ``src`` left behind the stream).
+    of ``src`` left after the stream).
     """
     return DECLINED, 0
 
 
 def crc32_of(buf: Any, start: int, end: int, crc: Any) -> int:
-    """CRC-32 of ``buf[start:end]`` (uint8); ``crc``: of what came before. Both are uint32."""
+    """Returns CRC-32 of ``buf[start:end]`` (uint8); ``crc``: that of the bytes before. Both are uint32."""
     return zlib.crc32(buf[start:end].tobytes(), int(crc))

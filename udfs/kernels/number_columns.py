@@ -1,4 +1,4 @@
-"""The columns of numbers: each row's own, from its lines, and what is constant in a batch, as runs."""
+"""Fills the columns of numbers: from the lines of each row, and what is constant in a batch as runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST = (1 << 63) - 1
 
 @kernel
 def _fill_offsets(lines: Any, offset: Any, size: Any, filled: Any) -> None:
-    """Offset (int64) and size (int32) of each row, if requested, and the bounds of the offsets."""
+    """Writes offset (int64) and size (int32) of each row, if requested, and the bounds of the offsets."""
     n = filled["rows"]
     lowest, highest = lines[c.LINE_OFFSET, 0], lines[c.LINE_OFFSET, 0]
     for i in range(n):
@@ -41,7 +41,7 @@ def _is_null(timestamp: int) -> bool:
 
 @kernel
 def _fill_timestamps(lines: Any, milliseconds: Any, microseconds: Any, valid: Any, filled: Any) -> None:
-    """The timestamp of each row in ms, in us where SQL holds it, and the bounds of the latter."""
+    """Writes each row's timestamp in ms, in us (null: none, or outside SQL's range), and bounds of these."""
     n = filled["rows"]
     earliest, latest, nulls = _MOST, -_MOST, 0
     for i in range(n):
@@ -68,14 +68,14 @@ def _fill_timestamps(lines: Any, milliseconds: Any, microseconds: Any, valid: An
 
 @inlined
 def _run(column: Any, begin: int, end: int, value: int) -> None:
-    """The same value in the rows from ``begin`` to ``end``, if the column is requested."""
+    """Writes the same value to the rows from ``begin`` to ``end``, if the column is requested."""
     if len(column):
         column[begin:end] = value
 
 
 @kernel
 def _fill_sequences(lines: Any, sequence: Any, begin: int, end: int, e: Any) -> None:
-    """The sequence (int32) of each row of a batch; -1 where it has none."""
+    """Writes the sequence (int32) of each row of a batch; -1 where it has none."""
     if e["magic"] != f.MAGIC_V2 or e["base_sequence"] < 0:
         sequence[begin:end] = f.NO_SEQUENCE
         return
@@ -86,7 +86,7 @@ def _fill_sequences(lines: Any, sequence: Any, begin: int, end: int, e: Any) -> 
 
 @kernel
 def _fill_runs(batches: Any, lines: Any, arena: Any, at: Any, filled: Any) -> None:
-    """Columns that are constant in a batch, and sequences, a run of rows at a time."""
+    """Writes columns that are constant in a batch, and sequences, a run of rows at a time."""
     magic = part_of(arena, at, a.MAGIC).view(np.int8)
     kind = part_of(arena, at, a.TIMESTAMP_TYPE).view(np.int32)
     position = part_of(arena, at, a.POSITION).view(np.int64)
@@ -124,10 +124,10 @@ def _fill_runs(batches: Any, lines: Any, arena: Any, at: Any, filled: Any) -> No
 
 @kernel
 def fill_numbers(batches: Any, lines: Any, arena: Any, at: Any, filled: Any) -> None:
-    """Fill the columns of numbers of an arena (uint8), laid out by ``at``, for the rows of ``batches``.
+    """Fills the columns of numbers of an arena (uint8), laid out by ``at``, for the rows of ``batches``.
 
-    ``lines``: of ``new_lines``; without any, nothing is filled. ``filled``: a row of FILLED, rows given,
-    nulls and bounds written.
+    ``lines``: from ``new_lines``; without any, nothing is filled. ``filled``: a row of FILLED, whose rows are
+    read; its nulls and bounds are written.
     """
     if filled["rows"] == 0 or lines.shape[1] == 0:
         return

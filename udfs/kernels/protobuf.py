@@ -1,4 +1,4 @@
-"""Protobuf's wire format into columns: a message type as tables, run over a column of payloads.
+"""Decodes Protobuf's wire format into columns: a message type is tables, run over a column of payloads.
 
 Fields come in any order and more than once, so that a row is made first, with the defaults of all its
 columns, and then written over. A message that is not repeated has the row of the one that holds it: what
@@ -19,14 +19,15 @@ import numpy as np
 from kafka_log_lake.udfs.kernels.jit import inlined, int64, kernel
 from kafka_log_lake.udfs.kernels.texts import SPAN_BITS, is_utf8
 
-# What a value is made of
+# How a value is encoded; LEFT: by no kernel, left to the exact reader
 VARINT, INT32, UINT32, BOOL, SINT32, SINT64, FIXED64, FIXED32, BYTES, STRING, MESSAGE, LEFT = range(12)
-# Columns of ``Program.fields``, rising by number within a message. presence: the column that holds ``case``
-# where the field is set, -1 for none. symbols: from and to in ``Program.symbols``, equal for an open enum
+# Columns of ``Program.fields``; its rows rise by number within a message. presence: the column that holds
+# ``case`` where the field is set, -1 for none. symbols: begin and end in ``Program.symbols``, equal for an
+# open enum
 NUMBER, WIRE, OP, COLUMN, CHILD, ITEMS, PRESENCE, CASE, SYMBOLS, SYMBOLS_END = range(10)
-# Columns of ``Program.messages``; scope: -1 for one that has the rows of the message that holds it
+# Columns of ``Program.messages``; scope: -1 for a message in the rows of the one that holds it
 FIELDS, FIELDS_END, SCOPE = range(3)
-# Columns of ``Program.columns``; items: the scope whose rows it counts, -1 for others
+# Columns of ``Program.columns``; counted: the scope whose rows the column counts, -1 for none
 DEFAULT, COUNTED = 0, 1
 # Frames of the stack
 _END, _MESSAGE, _ROW, _NEXT = range(4)
@@ -37,7 +38,7 @@ _LENGTH = 2
 
 
 class Program(NamedTuple):
-    """A message type. Tables of int64; scopes: [n, 2], the first column and the end of each."""
+    """The tables of a message type: int64. scopes: [n, 2], the first column and the end of each."""
 
     fields: Any
     messages: Any
@@ -47,7 +48,7 @@ class Program(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What is filled. values: int64, all columns. base: int64[n], where a column begins in it.
+    """The rows that are filled. values: int64, all columns. base: int64[n], where a column begins in it.
 
     count, saved, room: int64[scopes], the rows that there are, were before the payload, and can be. need:
     int64[1], the scope that is full.
@@ -65,7 +66,7 @@ class Rows(NamedTuple):
 def decode_messages(
     program: Program, data: Any, starts: Any, ends: Any, first: int, rows: Rows, stack: Any, failed: Any
 ) -> int:
-    """Decode ``data[starts[i]:ends[i]]`` from row ``first`` on; a start below 0 is a null.
+    """Decodes ``data[starts[i]:ends[i]]`` from row ``first`` on; a start below 0 is a null.
 
     starts, ends: int64[n]. stack: int64[depth, 4]. failed: bool[n], set where a payload is refused. Returns
     n, or the row that there is no room for.
@@ -93,7 +94,7 @@ def _keep(to: Any, of: Any) -> None:
 
 @kernel
 def _message(program: Program, data: Any, at: int, end: int, rows: Rows, stack: Any) -> int:
-    """One payload. Returns the position behind it, WRONG or NO_ROOM."""
+    """Decodes one payload. Returns the position after it, WRONG or NO_ROOM."""
     fields, messages = program.fields, program.messages
     depth, message, row = 0, int64(0), _add_row(program, rows, 0)
     hint = messages[0, FIELDS]
@@ -148,7 +149,7 @@ def _message(program: Program, data: Any, at: int, end: int, rows: Rows, stack: 
 
 @inlined
 def _add_row(program: Program, rows: Rows, scope: int) -> int:
-    """A row of a scope, with defaults; NO_ROOM where there is none."""
+    """Adds a row with defaults to a scope, and returns its number; NO_ROOM where there is none."""
     row = rows.count[scope]
     if row >= rows.room[scope]:
         rows.need[0] = scope
@@ -161,7 +162,7 @@ def _add_row(program: Program, rows: Rows, scope: int) -> int:
 
 @inlined
 def _end_row(program: Program, rows: Rows, scope: int, row: int) -> None:
-    """Notes how many items the repeated fields of a row end at."""
+    """Writes, for each repeated field of a row, the number of items up to the end of the row."""
     for column in range(program.scopes[scope, 0], program.scopes[scope, 1]):
         counted = program.columns[column, COUNTED]
         if counted >= 0:
@@ -170,7 +171,10 @@ def _end_row(program: Program, rows: Rows, scope: int, row: int) -> None:
 
 @inlined
 def _find(fields: Any, hint: int, begin: int, end: int, number: int) -> int:
-    """The field of a number: mostly the one that was last met, or the next; -1 for an unknown one."""
+    """Returns the place of the field of a number, -1 for an unknown one.
+
+    Mostly it is the one that was last met, or the next.
+    """
     for place in range(hint, min(hint + 2, end)):
         if fields[place, NUMBER] == number:
             return int64(place)
@@ -187,8 +191,10 @@ def _find(fields: Any, hint: int, begin: int, end: int, number: int) -> int:
 
 @inlined
 def _open(program: Program, rows: Rows, place: int, row: int) -> int:
-    """The row of a message in a field; WRONG where it is left to the exact reader, NO_ROOM where it is
-    full."""
+    """Returns the row of a message in a field.
+
+    It is WRONG where the message is left to the exact reader, NO_ROOM where the scope is full.
+    """
     items = program.fields[place, ITEMS]
     if items >= 0:
         return _add_row(program, rows, items)
@@ -203,7 +209,7 @@ def _open(program: Program, rows: Rows, place: int, row: int) -> int:
 
 @inlined
 def _value(program: Program, rows: Rows, place: int, row: int, data: Any, at: int, end: int) -> int:
-    """Reads a value of a field that is no message; the position behind it, WRONG or NO_ROOM."""
+    """Reads a value of a field that is no message; returns the position after it, WRONG or NO_ROOM."""
     op, items = program.fields[place, OP], program.fields[place, ITEMS]
     value, at = _scalar(op, data, at, end)
     if at < 0:
@@ -223,7 +229,7 @@ def _value(program: Program, rows: Rows, place: int, row: int, data: Any, at: in
 
 @inlined
 def _holds(symbols: Any, begin: int, end: int, value: int) -> bool:
-    """Whether rising numbers hold one."""
+    """Tells whether ``symbols[begin:end]``, which rise, hold ``value``."""
     while begin < end:
         middle = (begin + end) >> 1
         if symbols[middle] == value:
@@ -237,7 +243,7 @@ def _holds(symbols: Any, begin: int, end: int, value: int) -> bool:
 
 @inlined
 def _scalar(op: int, data: Any, at: int, end: int) -> tuple[int, int]:
-    """A value as an int64, and the position behind it or WRONG.
+    """Returns a value as an int64, and the position after it or WRONG.
 
     Reals are their bits; a text is its span.
     """
@@ -273,7 +279,10 @@ def _scalar(op: int, data: Any, at: int, end: int) -> tuple[int, int]:
 
 @inlined
 def read_varint64(data: Any, at: int, end: int) -> tuple[Any, int]:
-    """An unsigned varint, uint64; the position is WRONG where it is cut or longer than 10 bytes."""
+    """Returns an unsigned varint (uint64) and the position after it.
+
+    The position is WRONG where the varint is cut or longer than 10 bytes.
+    """
     if at < end and data[at] < 128:
         return np.uint64(data[at]), at + 1
     return _long_varint64(data, at, end)
@@ -292,7 +301,7 @@ def _long_varint64(data: Any, at: int, end: int) -> tuple[Any, int]:
 
 @inlined
 def _size(data: Any, at: int, end: int) -> tuple[int, int]:
-    """A length of bytes that are there, and where they begin; WRONG where they are not."""
+    """Returns a length, and where its bytes begin; WRONG where they do not lie before ``end``."""
     size, at = read_varint64(data, at, end)
     if at < 0 or size > np.uint64(end - at):
         return int64(0), WRONG
@@ -301,7 +310,7 @@ def _size(data: Any, at: int, end: int) -> tuple[int, int]:
 
 @inlined
 def _skip(data: Any, at: int, end: int, wire: int) -> int:
-    """The position behind an unknown field, or WRONG: groups are left to the exact reader."""
+    """Returns the position after an unknown field, or WRONG: groups are left to the exact reader."""
     if wire == 0:
         return int64(read_varint64(data, at, end)[1])
     if wire == _LENGTH:
@@ -315,7 +324,7 @@ def _skip(data: Any, at: int, end: int, wire: int) -> int:
 
 @kernel
 def hashes(data: Any, spans: Any, out: Any) -> None:
-    """A hash of 32 bits (FNV-1a) of each text. spans: int64[n]. out: int64[n], is filled."""
+    """Writes a hash of 32 bits (FNV-1a) of each text. spans: int64[n]. out: int64[n]."""
     for i in range(len(spans)):
         at, size = spans[i] >> SPAN_BITS, spans[i] & ((1 << SPAN_BITS) - 1)
         found = int64(0x811C9DC5)

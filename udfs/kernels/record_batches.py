@@ -1,8 +1,8 @@
-"""Payloads -> columns: the records of batches, in one pass.
+"""Decodes payloads to columns: the records of batches, in one pass.
 
 A batch is taken whole or not at all: a fault rolls back what was filled of it. Every bound is checked against
-what is really there, so no count and no length of a hostile batch reads or allocates past it. What one record
-or message is made of: ``default_record``, ``legacy_record``.
+the bytes that are there, so no count and no length of a hostile batch reads or allocates past it. The fields
+of one record or message: see ``default_record``, ``legacy_record``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kafka_log_lake.udfs.kernels.record_cursor import start_cursor
 
 _VALID = (a.KEY_VALID, a.VALUE_VALID, a.HEADER_VALID, a.HEADER_VALUE_VALID)
 _SMALLEST = (f.MIN_RECORD_SIZE, f.MIN_HEADER_SIZE, 1, 1, 1, 1)  # bytes that one of each of COUNTED takes
-_FEW, _FEW_BYTES = 1 << 10, 1 << 14  # rows and headers, bytes: room for what is not like the last
+_FEW, _FEW_BYTES = 1 << 10, 1 << 14  # rows and headers, bytes: spare room if batches differ from the last
 
 
 @inlined
@@ -45,14 +45,14 @@ def _is_whole(e: Any, cursor: Any) -> bool:
 
 @inlined
 def _begin(arena: Any, at: Any) -> None:
-    """All texts are taken for valid until a null comes."""
+    """Marks all texts as valid: each null unsets its bit later."""
     for part in _VALID:
         part_of(arena, at, part)[:] = 255
 
 
 @inlined
 def _end(arena: Any, columns: Any, filled: Any) -> None:
-    """Where the last text ends."""
+    """Writes the offset where the last text of each column ends."""
     rows, headers = filled["rows"], filled["headers"]
     a.end_texts(arena, columns.keys, rows, filled["key_bytes"])
     a.end_texts(arena, columns.values, rows, filled["value_bytes"])
@@ -63,7 +63,7 @@ def _end(arena: Any, columns: Any, filled: Any) -> None:
 
 @kernel
 def _roll_back(e: Any, arena: Any, at: Any, both: Any) -> None:
-    """Take back what was filled of a batch: as many rows and headers as its bytes allow, at most."""
+    """Removes the rows of a batch from what is filled: as many as its bytes allow, at most."""
     for part in _VALID:
         valid = part_of(arena, at, part)
         begin, least = both[1]["rows"], f.MIN_RECORD_SIZE
@@ -76,7 +76,7 @@ def _roll_back(e: Any, arena: Any, at: Any, both: Any) -> None:
 
 @inlined
 def _note_sums(e: Any, filled: Any, before: Any) -> None:
-    """Note in the batch what its records came to."""
+    """Notes in the batch how many records it has, and the bytes of their keys, values and headers."""
     e["record_count"] = filled["rows"] - before["rows"]
     e["key_bytes"] = filled["key_bytes"] - before["key_bytes"]
     e["value_bytes"] = filled["value_bytes"] - before["value_bytes"]
@@ -96,12 +96,12 @@ def decode_batches(
     both: Any,
     room: Any,
 ) -> int:
-    """Fill the columns with the records of ``batches`` (BATCH[n]); how many batches there was room for.
+    """Fills the columns with the records of ``batches`` (BATCH[n]); returns how many batches fitted.
 
     ``window``, ``scratch``: uint8, where the data of plain and of expanded batches lie; ``arena``: uint8,
-    laid out by ``at`` for ``room`` (ROOM[1]); ``lines``: of ``new_lines``, for as many rows or none;
-    ``cursor``: CURSOR[1] to work in; ``both``: FILLED[2] of zeros: what is filled, written, and a row to work
-    in. A batch that has a fault already is passed over.
+    laid out by ``at`` for ``room`` (ROOM[1]); ``lines``: from ``new_lines``, for as many rows or none;
+    ``cursor``: CURSOR[1], temporary; ``both``: FILLED[2] of zeros: what is filled, written, and a temporary
+    row. A batch that has a fault already is passed over.
     """
     columns = text_columns(at)
     _begin(arena, at)
@@ -140,7 +140,7 @@ def decode_chunk(
     both: Any,
     room: Any,
 ) -> int:
-    """Fill the columns with records of one sound batch (BATCH[1]); how many there was room for.
+    """Fills the columns with records of one sound batch (BATCH[1]); returns how many records fitted.
 
     As ``decode_batches``, but from the cursor on, which is moved on.
     """
@@ -155,17 +155,17 @@ def decode_chunk(
 
 @inlined
 def _room(size: int, filled: int, data_bytes: int, least: int) -> int:
-    """Room for what ``size`` bytes of data may hold of a kind whose smallest has ``least`` bytes."""
+    """Returns the room for what ``size`` bytes may hold of a kind whose smallest has ``least`` bytes."""
     more = _FEW if least > 1 else _FEW_BYTES
     return min(int64(filled / max(1, data_bytes) * size * 1.125) + more, size // least)
 
 
 @kernel
 def make_room(size: int, last: Any, room: Any) -> None:
-    """What columns need room for (``room``: ROOM[1], written) by what the last were filled with.
+    """Estimates the room that columns need (``room``: ROOM[1], written) from what the last were filled with.
 
-    ``size``: bytes of data, expanded; ``last``: FILLED[1]. An eighth more, and a little, but no more than
-    these bytes can make.
+    ``size``: bytes of data, expanded; ``last``: FILLED[1]. The room is an eighth more, and a little, but no
+    more than these bytes can hold.
     """
     filled, most = last.view(np.int64), room.view(np.int64)
     for i in range(len(_SMALLEST)):
@@ -174,7 +174,7 @@ def make_room(size: int, last: Any, room: Any) -> None:
 
 @kernel
 def most_records(e: Any) -> int:
-    """How many records the batch can have at most, by the bytes that are there."""
+    """Returns how many records the batch can have at most, by the bytes that are there."""
     if e["magic"] == f.MAGIC_V2:
         return max(0, min(int64(e["count"]), e["data_size"] // f.MIN_RECORD_SIZE))
     if e["codec"] != f.CODEC_NONE:
@@ -184,9 +184,9 @@ def most_records(e: Any) -> int:
 
 @kernel
 def group_end(batches: Any, begin: int, most_rows: int) -> int:
-    """End of a group of batches from ``begin`` on that needs no expanding and has ``most_rows`` at most.
+    """Returns the end of a group of uncompressed batches from ``begin`` on, of ``most_rows`` at most.
 
-    One batch is a group, whatever it has.
+    A group has one batch at least, whatever its rows, unless that is compressed.
     """
     rows = 0
     for k in range(begin, len(batches)):

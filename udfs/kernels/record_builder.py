@@ -1,4 +1,4 @@
-"""Batches -> record batches: gives the kernels memory, and goes on where it was not enough.
+"""Builds record batches from batches: gives the kernels memory, and continues where it was not enough.
 
 Capacity is not known before the records are read. It is estimated from what the last
 columns were filled with; what does not fit comes in the next group, and the first batch that does not fit is
@@ -18,7 +18,7 @@ from kafka_log_lake.udfs.kernels.record_batches import decode_batches, decode_ch
 from kafka_log_lake.udfs.kernels.record_columns import NO_ARENA, record_columns
 from kafka_log_lake.udfs.kernels.record_cursor import CURSOR, FILLED, new_lines, start_cursor
 
-MOST_ROWS = 1 << 17  # of a record batch
+MOST_ROWS = 1 << 17  # rows of a record batch, at most
 CHUNK_BYTES = 1 << 26  # expanded bytes above which a batch goes in chunks: a column of Arrow holds 2 GiB
 _NO_BOUND = np.full(len(a.COUNTED), 1 << 62, dtype=np.int64).view(a.ROOM)
 _ONE_ROW = _NO_BOUND.copy()
@@ -27,14 +27,14 @@ _NO_LINES = new_lines(0)
 
 
 class Data(NamedTuple):
-    """Where the data of batches lie (uint8): of plain ones in the window, of expanded ones in the scratch."""
+    """The buffers (uint8) of batches' data: the window for plain ones, the scratch for expanded ones."""
 
     window: np.ndarray
     scratch: np.ndarray
 
 
 class Built(NamedTuple):
-    """Records, None without any or where no column is requested; FILLED[1], what they are."""
+    """Built records, None without any or where no column is requested; FILLED[1], their counts and bounds."""
 
     records: pa.RecordBatch | None
     filled: np.ndarray
@@ -44,7 +44,7 @@ class RecordBuilder:
     """Builds the columns of ``records`` that are requested."""
 
     def __init__(self, names: Collection[str] | None) -> None:
-        """names: of ``RecordColumns``; no name at all: records are checked and counted, no more."""
+        """Sets the columns to build. names: of ``RecordColumns``; none at all: records are only counted."""
         wanted = None if names is None else frozenset(names)
         self._columns = None if wanted == frozenset() else record_columns(wanted)
         self._lines = new_lines(MOST_ROWS) if self._columns else _NO_LINES
@@ -52,7 +52,10 @@ class RecordBuilder:
         self._last = np.zeros(1, dtype=FILLED)
 
     def group(self, data: Data, batches: np.ndarray) -> tuple[int, Built]:
-        """The records of the first batches (BATCH[n]), one or more; how many batches these are."""
+        """Builds the records of the first batches (BATCH[n]), one or more.
+
+        Returns how many batches these are.
+        """
         room = self._room(_data_size(batches))
         taken, built = self._build(decode_batches, data, batches, room)
         if not taken:
@@ -61,11 +64,11 @@ class RecordBuilder:
         return taken, built
 
     def check(self, data: Data, batch: np.ndarray) -> Built:
-        """Check and count the records of one batch (BATCH[1]), which are not built."""
+        """Checks and counts the records of one batch (BATCH[1]), without building them."""
         return Built(None, self._count(decode_batches, data, batch, _NO_BOUND))
 
     def chunks(self, data: Data, batch: np.ndarray) -> Iterator[Built]:
-        """The records of one sound batch (BATCH[1]), as many at a time as a record batch may have."""
+        """Yields the records of one sound batch (BATCH[1]), as many at a time as a record batch may have."""
         e, cursor = batch[0], self._cursor
         start_cursor(e, cursor[0])
         while cursor["record"][0] < e["record_count"]:
@@ -79,7 +82,7 @@ class RecordBuilder:
             yield built
 
     def take(self, data: Data, batches: np.ndarray, numbers: np.ndarray, in_chunks: bool) -> pa.RecordBatch:
-        """Records by their numbers among all of ``batches`` (BATCH[n]), which are sound or noted as faulty.
+        """Returns records by their numbers among all of ``batches`` (BATCH[n]).
 
         numbers: int64[m], rising, m > 0. in_chunks: for one batch that is large.
         """
@@ -110,7 +113,7 @@ class RecordBuilder:
         return room
 
     def _build(self, decode: Any, data: Data, batches: np.ndarray, room: np.ndarray) -> tuple[int, Built]:
-        """How many batches, or records of one, there was room for, and their columns."""
+        """Returns how many batches, or records of one, there was room for, and their columns."""
         arena = self._columns.allocate(room) if self._columns else NO_ARENA
         both = np.zeros(2, dtype=FILLED)
         filled = both[:1]
@@ -122,7 +125,7 @@ class RecordBuilder:
         return int(taken), Built(records, filled)
 
     def _count(self, decode: Any, data: Data, batch: np.ndarray, room: np.ndarray) -> np.ndarray:
-        """FILLED[1], what columns would be filled with."""
+        """Returns FILLED[1], what columns would be filled with."""
         both = np.zeros(2, dtype=FILLED)
         filled = both[:1]
         decode(*data, batch, NO_ARENA.parts, NO_ARENA.at, _NO_LINES, self._cursor, both, room)
@@ -130,7 +133,7 @@ class RecordBuilder:
 
 
 def _taken(records: pa.RecordBatch, numbers: np.ndarray) -> pa.RecordBatch:
-    """A copy of these records (int64[n], rising, n > 0)."""
+    """Returns a copy of the records with these numbers (int64[n], rising, n > 0)."""
     first, last = int(numbers[0]), int(numbers[-1])
     if last - first >= len(numbers):
         return records.take(pa.array(numbers))
@@ -139,12 +142,12 @@ def _taken(records: pa.RecordBatch, numbers: np.ndarray) -> pa.RecordBatch:
 
 
 def _larger(room: np.ndarray, filled: np.ndarray) -> np.ndarray:
-    """ROOM[1], room for as much as ``room`` (ROOM[1]) and ``filled`` (FILLED[1]) have, whichever has more."""
+    """Returns ROOM[1], the larger of ``room`` (ROOM[1]) and ``filled`` (FILLED[1]), count by count."""
     return np.maximum(room.view(np.int64), filled.view(np.int64)[: len(a.COUNTED)]).view(a.ROOM)
 
 
 def _data_size(batches: np.ndarray) -> int:
-    """Bytes of data of batches that follow each other, in one buffer as a rule."""
+    """Returns the bytes of data of batches that follow each other, in one buffer as a rule."""
     first, last = batches[0], batches[-1]
     if first["expanded"] != last["expanded"]:
         return int(batches["data_size"].sum())

@@ -1,4 +1,4 @@
-"""Which columns of ``records`` are built, and the filled arena of a group as one Arrow record batch.
+"""Chooses the columns of ``records`` to build, and makes a filled arena one Arrow record batch.
 
 The arena begins with the head of an Arrow IPC message, whose body the parts are: Arrow makes all arrays of it
 in one call and without a copy, a tenth of the time that one call an array takes. The head is made once, by
@@ -23,7 +23,7 @@ from kafka_log_lake.udfs.kernels.record_cursor import FILLED
 
 
 class _Column(NamedTuple):
-    """How a column lies in the arena: its type; of its arrays, outer ones first, lengths, nulls and buffers.
+    """The layout of a column in the arena: its type, the counts of its arrays, outer ones first, its buffers.
 
     arrays: (how many values, how many nulls): fields of FILLED. parts: of the arena.
     """
@@ -94,13 +94,13 @@ class _Head(NamedTuple):
 
 
 def _head(schema: pa.Schema) -> _Head:
-    """The head of a record batch: Arrow's encapsulated message format, flatbuffers of ``Message.fbs``."""
+    """Makes the head of a record batch's IPC message (flatbuffers of Arrow's ``Message.fbs``)."""
     one = pa.RecordBatch.from_arrays([pa.nulls(1, each.type) for each in schema], schema=schema)
     message = one.serialize().to_pybytes()
     size = struct.unpack_from("<i", message, 4)[0]
 
     def at(table: int, field: int) -> int:
-        """Where a field of a flatbuffers table lies."""
+        """Returns where a field of a flatbuffers table lies."""
         fields = table - struct.unpack_from("<i", message, table)[0]
         return table + int(struct.unpack_from("<H", message, fields + 4 + 2 * field)[0])
 
@@ -121,7 +121,7 @@ def _head(schema: pa.Schema) -> _Head:
 
 
 class Arena(NamedTuple):
-    """Memory for the columns of a group.
+    """The memory for the columns of a group.
 
     buffer: the message; parts: uint8[n], its body; at: int64[PARTS + 1], where each part begins in the body.
     """
@@ -138,7 +138,10 @@ class RecordColumns:
     """The columns of ``records`` that are requested, of those that the bytes alone tell (NAMES)."""
 
     def __init__(self, names: frozenset[str] | None) -> None:
-        """names: of columns, also others than NAMES; None: all. Without any, a batch still has its rows."""
+        """Sets the columns. names: also others than NAMES; None: all.
+
+        Without any, a batch still has its rows.
+        """
         wanted = {name: column for name, column in _COLUMNS.items() if names is None or name in names}
         self._is_bare = not wanted
         wanted = wanted or {"magic": _COLUMNS["magic"]}
@@ -157,7 +160,7 @@ class RecordColumns:
         )
 
     def allocate(self, room: np.ndarray) -> Arena:
-        """An arena with room for ``room`` (ROOM[1])."""
+        """Allocates an arena with room for ``room`` (ROOM[1])."""
         at = np.empty(PARTS + 1, dtype=np.int64)
         lay_out(self._sizes, room, at)
         head = self._head.words.nbytes
@@ -165,7 +168,10 @@ class RecordColumns:
         return Arena(buffer, np.frombuffer(buffer, dtype=np.uint8)[head:], at)
 
     def batch(self, arena: Arena, filled: np.ndarray) -> pa.RecordBatch:
-        """The columns of a filled arena, in the order of NAMES; at least a row. ``filled``: FILLED[1]."""
+        """Returns the columns of a filled arena, in the order of NAMES; at least a row.
+
+        ``filled``: FILLED[1].
+        """
         head, at = self._head, arena.at
         words = np.frombuffer(arena.buffer, dtype=np.int64, count=len(head.words))
         words[:] = head.words
@@ -184,7 +190,10 @@ class RecordColumns:
 
 @cache
 def record_columns(names: frozenset[str] | None) -> RecordColumns:
-    """The ``RecordColumns`` of these names, the same one each time: small segments have a decoder each."""
+    """Returns the ``RecordColumns`` of these names, the same object each time.
+
+    Small segments have a decoder each.
+    """
     return RecordColumns(names)
 
 
@@ -193,7 +202,7 @@ def _replaced(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBa
 
 
 def _repaired(lists: pa.ListArray) -> pa.Array:
-    """Headers whose keys may be no UTF-8."""
+    """Returns headers with the malformed UTF-8 in their keys replaced."""
     pairs = lists.values
     keys = pairs.field(0)
     keys = repair_utf8(pa.Array.from_buffers(pa.binary(), len(keys), keys.buffers()))
@@ -204,7 +213,7 @@ def _repaired(lists: pa.ListArray) -> pa.Array:
 
 
 def _control_types(arena: Arena, filled: np.ndarray) -> pa.Array:
-    """Control types from the keys of control records: int16 version, int16 type."""
+    """Returns control types from the keys of control records: int16 version, int16 type; null for data."""
     n, at = int(filled["rows"][0]), arena.at
 
     def array(kind: pa.DataType, nulls: int, *parts: int) -> list[object]:

@@ -1,4 +1,4 @@
-"""How far decoding has come: in a batch (the cursor), and in the columns of a group (what is filled).
+"""Keeps how far decoding has come: in a batch (the cursor), and in the columns of a group (FILLED).
 
 What is filled before a batch is kept, so that a fault, or a batch that there is no room for, is rolled back.
 """
@@ -13,7 +13,7 @@ from kafka_log_lake.udfs.format import faults
 from kafka_log_lake.udfs.kernels import arena as a
 from kafka_log_lake.udfs.kernels.jit import inlined, kernel, store_i32
 
-# How far a batch is decoded, so that one of very many records goes in chunks
+# The place up to which a batch is decoded, so that one of very many records goes in chunks
 CURSOR = np.dtype(
     [
         ("at", "i8"),  # in the data buffer: of the next record, or of the one at fault
@@ -25,7 +25,7 @@ CURSOR = np.dtype(
     ]
 )
 
-# What columns are filled with
+# Counts and bounds of what columns are filled with
 FILLED = np.dtype(
     [
         *a.ROOM.descr,
@@ -45,21 +45,21 @@ FILLED = np.dtype(
     ]
 )
 
-# What each row has separately, so that columns of numbers are filled in loops over nothing else: int64
+# Lines: what each row has of its own, so that columns of numbers are filled in loops over nothing else: int64
 LINE_OFFSET, LINE_TIMESTAMP, LINE_SIZE = range(3)
-_APART = 72  # places more than requested: lines that are a power of two apart share the cache's sets
+_APART = 72  # more elements than requested: lines that are a power of two apart share the cache's sets
 
 _NO_OFFSET = -(1 << 62)
 
 
 def new_lines(rows: int) -> np.ndarray:
-    """int64[3, n] for ``rows`` rows or a few more; for 0 rows none, and nothing is kept in them."""
+    """Allocates int64[3, n] for ``rows`` rows or a few more; for 0 rows n is 0, and nothing is kept."""
     return np.empty((3, rows + _APART if rows else 0), dtype=np.int64)
 
 
 @kernel
 def start_cursor(e: Any, cursor: Any) -> None:
-    """Set the cursor (a row of CURSOR) to the first record of a batch."""
+    """Sets the cursor (a row of CURSOR) to the first record of a batch."""
     cursor["at"] = e["data_at"]
     cursor["record"] = 0
     cursor["fault"] = faults.NO_FAULT
@@ -69,7 +69,7 @@ def start_cursor(e: Any, cursor: Any) -> None:
 
 @kernel
 def stop(cursor: Any, code: int, at: int) -> int:
-    """Note a fault and the place where it is. Returns -1.
+    """Notes a fault in the cursor, and its position ``at``. Returns -1.
 
     In a hot loop such a call, which is hardly ever made, costs less than one more value to return.
     """
@@ -79,7 +79,10 @@ def stop(cursor: Any, code: int, at: int) -> int:
 
 
 class Parts(NamedTuple):
-    """What is copied of a record: places in the data buffer, sizes in bytes (-1: null), number of headers."""
+    """The parts of a record that are copied.
+
+    They are positions in the data buffer, sizes in bytes (-1: null), and the number of headers.
+    """
 
     key_at: int
     key_size: int
@@ -91,7 +94,7 @@ class Parts(NamedTuple):
 
 @inlined
 def has_room(filled: Any, room: Any, parts: Parts) -> bool:
-    """Whether the columns have room for a row with this key, this value, and that many headers."""
+    """Tells whether the columns have room for a row with this key, this value, and that many headers."""
     return (
         filled["rows"] < room["rows"]
         and filled["key_bytes"] + parts.key_size <= room["key_bytes"]
@@ -112,7 +115,7 @@ def put_row(
     timestamp: int,
     size: int,
 ) -> None:
-    """Append a row whose headers are written already. There is room for it."""
+    """Appends a row whose headers are written already. There is room for it."""
     row = filled["rows"]
     a.put_text(arena, columns.keys, row, filled["key_bytes"], buf, parts.key_at, parts.key_size)
     a.put_text(arena, columns.values, row, filled["value_bytes"], buf, parts.value_at, parts.value_size)

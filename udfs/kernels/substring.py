@@ -1,5 +1,5 @@
 """Looks for a text in bytes: three of its bytes are compared at many places at once, in vector registers.
-And among texts, by their lengths first.
+Of whole texts the lengths are compared first.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def _is_at(data: Any, at: int, text: Any) -> bool:
 
 @kernel
 def contains(data: Any, at: int, end: int, text: Any, places: Any) -> bool:
-    """Whether ``text`` (uint8[m], m > 0) lies in ``data[at:end]`` (uint8).
+    """Tells whether ``text`` (uint8[m], m > 0) lies in ``data[at:end]`` (uint8).
 
-    ``places``: int64[3], where in the text the bytes are that are compared first: rare ones.
+    ``places``: int64[3], the positions in the text of the bytes that are compared first: rare ones.
     """
     last = end - len(text)
     a, b, c = places[0], places[1], places[2]
@@ -44,7 +44,7 @@ def contains(data: Any, at: int, end: int, text: Any, places: Any) -> bool:
 
 @kernel
 def plain_batches_with(window: Any, batches: Any, text: Any, places: Any, out: Any) -> None:
-    """Note in ``out`` (bool[n]) which of ``batches`` (BATCH[n]) hold ``text``; of compressed ones all may."""
+    """Notes in ``out`` (bool[n]) which of ``batches`` (BATCH[n]) may hold ``text``: compressed ones may."""
     for k in range(len(batches)):
         e = batches[k]
         if not out[k]:
@@ -54,7 +54,7 @@ def plain_batches_with(window: Any, batches: Any, text: Any, places: Any, out: A
 
 @kernel
 def equal_to(content: Any, bounds: Any, text: Any, out: Any) -> None:
-    """Note in ``out`` (bool[n]) which texts are ``text`` (uint8[m]).
+    """Notes in ``out`` (bool[n]) which texts are ``text`` (uint8[m]).
 
     ``bounds``: int32[n + 1], where in ``content`` (uint8) each text begins, and where the last one ends.
     """

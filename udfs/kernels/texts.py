@@ -1,4 +1,4 @@
-"""Texts and bytes inside a column of payloads: ids before them, whether they are UTF-8, copies of many.
+"""Works on texts and bytes in a column of payloads: ids before them, checks of UTF-8, copies of many.
 
 A decoder notes a text as a *span*: its first byte in the data, shifted by SPAN_BITS, and its size in bytes.
 """
@@ -14,13 +14,13 @@ from kafka_log_lake.udfs.kernels.jit import copy_bytes, copy_sixteen, int64, ker
 SPAN_BITS = 31  # Arrow's binary columns have less than 2^31 bytes
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _ONES = np.uint64(0x0101010101010101)
-# What ``looks`` says of a payload
+# Results of ``looks`` for a payload
 LEFT, JSON_LIKE, TEXT, BYTES = range(4)
 
 
 @kernel
 def gather(data: Any, spans: Any, offsets: Any, out: Any) -> None:
-    """Copy texts into ``out`` one behind the other.
+    """Copies texts into ``out`` one after the other.
 
     data, out: uint8. spans: int64[n]. offsets: int32[n + 1], is filled.
     """
@@ -39,7 +39,7 @@ def gather(data: Any, spans: Any, offsets: Any, out: Any) -> None:
 
 @kernel
 def framed_ids(data: Any, offsets: Any, ids: Any) -> None:
-    """The big-endian int32 behind a first byte of 0, where it is not negative, into ``ids``: int64[n].
+    """Writes the big-endian int32 after a first byte of 0, where it is not negative, into ``ids`` (int64[n]).
 
     data: uint8. offsets: int32[n + 1], where each payload begins. Other payloads leave ``ids`` as it is.
     """
@@ -51,7 +51,10 @@ def framed_ids(data: Any, offsets: Any, ids: Any) -> None:
 
 @kernel
 def is_utf8(data: Any, at: int, end: int) -> bool:
-    """Whether bytes are UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing past U+10FFFF."""
+    """Tells whether ``data[at:end]`` is UTF-8 (RFC 3629).
+
+    It has no overlong forms, no surrogates, nothing past U+10FFFF.
+    """
     while at < end:
         while at + 8 <= end and load_u64(data, at) & _HIGH_BITS == 0:
             at += 8
@@ -82,7 +85,7 @@ def is_utf8(data: Any, at: int, end: int) -> bool:
 
 @kernel
 def has_controls(data: Any, at: int, end: int) -> bool:
-    """Whether bytes of UTF-8 have a control character (C0, DEL, C1) but blanks: 09-0D, 1C-1F, 85."""
+    """Tells whether UTF-8 has a control character (C0, DEL, C1) other than blanks: 09-0D, 1C-1F, 85."""
     while at < end:
         if at + 8 <= end:
             word = load_u64(data, at)
@@ -102,7 +105,7 @@ def has_controls(data: Any, at: int, end: int) -> bool:
 
 @kernel
 def looks(data: Any, offsets: Any, rows: Any, found: Any) -> None:
-    """What payloads without a framing look like, into ``found``: uint8[n] of zeros.
+    """Writes what payloads without a framing look like into ``found`` (uint8[n] of zeros).
 
     data: uint8. offsets: int32[n + 1]. rows: int64[], which are looked at. JSON_LIKE: begins with { or [.
     TEXT: UTF-8 without such control characters. BYTES: all else. LEFT: what begins with blanks or a byte

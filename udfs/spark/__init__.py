@@ -1,1 +1,1 @@
-"""The one adapter to Spark."""
+"""Adapts decoding to Spark: the only room of ``udfs`` that imports it."""

@@ -1,4 +1,4 @@
-"""Spark's process that forks Python workers, with what our stages import loaded in it.
+"""Runs Spark's process that forks Python workers, with what our stages import loaded in it.
 
 A worker imports pandas and the decoder before its first row. A fork of this process has them, and
 shares their memory with the others. Spark starts it in place of ``pyspark.daemon`` where
@@ -16,6 +16,6 @@ from pyspark.daemon import manager
 import kafka_log_lake.udfs.spark.tasks  # noqa: F401
 
 if __name__ == "__main__":
-    # After each task pyspark collects garbage: these objects are left out
+    # After each task pyspark collects garbage: it skips the objects that are there now
     gc.freeze()
     manager()

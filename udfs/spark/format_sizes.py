@@ -1,4 +1,4 @@
-"""The stages of the report on formats: mapInArrow callables over sorted records.
+"""Defines the stages of the report on formats: mapInArrow callables over sorted records.
 
 ``size_records`` adds up what records take in each format, batch by batch; ``recompress`` rebuilds sampled
 batches in each format and compresses them with each codec. Both give sums, a few rows for each segment.
@@ -24,13 +24,13 @@ from kafka_log_lake.udfs.spark.protocol import ArrowBatches, Stage, schema_of
 
 BATCHINGS = (1, 10, 100, 1000)
 
-# Input of size_records, sorted by the first four. segment: a number that stands for it; content: bytes of key
-# and value in a V2 record; header_sizes: list of those of each header
+# Input of size_records, sorted by the first four. segment: a number for it; content: bytes of key
+# and value in a V2 record; header_sizes: list of the bytes of each header
 SIZED_COLUMNS = (
     *("segment", "magic", "batch_position", "offset"),
     *("timestamp_ms", "content", "header_sizes", "size_bytes"),
 )
-# Its output; batch_records is null for the batches on disk
+# Output of size_records; batch_records is null for the batches on disk
 SIZES_DDL = (
     "segment int, magic tinyint, batch_records int, "
     "records bigint, batches bigint, v2 bigint, v3 bigint, v3_headers bigint"
@@ -40,10 +40,10 @@ SAMPLED_COLUMNS = (
     *("topic", "partition", "magic", "segment", "batch_position"),
     *("offset", "timestamp_ms", "key", "value", "headers", "size_bytes"),
 )
-# Of a sampled batch the records are compressed that begin within this many bytes, none that is larger: a task
+# Of a sampled batch only the records are compressed that begin within this many bytes: a task
 # holds them in memory
 MOST_BYTES = 16 << 20
-# Its output: bytes of the payloads before and after
+# Output of recompress: bytes of the payloads before and after
 COMPRESSED_DDL = (
     "topic string, partition int, magic tinyint, layout string, codec string, level int, "
     "batches bigint, bytes_in bigint, bytes_out bigint, seconds double"
@@ -81,7 +81,7 @@ class _Batching:
 
 
 def size_records(batches: ArrowBatches) -> ArrowBatches:
-    """Rows of SIZES_DDL from rows of SIZED_COLUMNS."""
+    """Yields rows of SIZES_DDL from rows of SIZED_COLUMNS."""
     rows = []
     for (segment, magic), parts in itertools.groupby(_runs(batches), lambda part: part[0]):
         cuts = [_Batching(magic, records) for records in (None, *BATCHINGS)]
@@ -96,7 +96,7 @@ def size_records(batches: ArrowBatches) -> ArrowBatches:
 
 
 def _runs(batches: ArrowBatches) -> Iterator[tuple[tuple[int, int], Records]]:
-    """((segment, magic), records) for each run of rows with the same segment and magic."""
+    """Yields ((segment, magic), records) for each run of rows with the same segment and magic."""
     for batch in batches:
         segment, magic = batch.column("segment").to_numpy(), batch.column("magic").to_numpy()
         changes = np.flatnonzero((segment[1:] != segment[:-1]) | (magic[1:] != magic[:-1])) + 1
@@ -110,7 +110,7 @@ def _runs(batches: ArrowBatches) -> Iterator[tuple[tuple[int, int], Records]]:
 
 
 def _headers(sizes: pa.ListArray) -> np.ndarray:
-    """int64[n]: bytes of the headers of V2 records behind their number, of the sizes of each."""
+    """Returns int64[n]: bytes that the headers of each V2 record take, with the varint of their number."""
     ends = sizes.offsets.to_numpy().astype(np.int64)
     sums = np.append(0, np.cumsum(sizes.values.to_numpy(zero_copy_only=False)))
     found: np.ndarray = varint_size(np.diff(ends)) + sums[ends[1:]] - sums[ends[:-1]]
@@ -119,7 +119,7 @@ def _headers(sizes: pa.ListArray) -> np.ndarray:
 
 @dataclass
 class _Compressed:
-    """What the sampled batches of one partition and magic took, before and after."""
+    """The sums of the sampled batches of one partition and magic, before and after compression."""
 
     batches: int = 0
     bytes_in: int = 0
@@ -136,7 +136,7 @@ class _Compressed:
 
 
 def recompress(levels: Sequence[CodecLevel]) -> Stage:
-    """A callable that gives rows of COMPRESSED_DDL from rows of SAMPLED_COLUMNS."""
+    """Returns a callable that makes rows of COMPRESSED_DDL from rows of SAMPLED_COLUMNS."""
 
     def run(batches: ArrowBatches) -> ArrowBatches:
         sums: dict[tuple[Any, ...], _Compressed] = {}
@@ -153,7 +153,7 @@ def recompress(levels: Sequence[CodecLevel]) -> Stage:
 
 
 def _sampled(batches: ArrowBatches) -> Iterator[tuple[tuple[str, int, int], list[PlainRecord]]]:
-    """((topic, partition, magic), records) of each batch."""
+    """Yields ((topic, partition, magic), records) of each sampled batch."""
     rows = (row for batch in batches for row in batch.to_pylist())
     for _, found in itertools.groupby(rows, lambda row: (row["segment"], row["batch_position"])):
         records: list[PlainRecord] = []

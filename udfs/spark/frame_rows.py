@@ -1,4 +1,4 @@
-"""Bytes that a DataFrame brings -> rows of a table: what ``decode_frame`` runs in a task.
+"""Decodes bytes that a DataFrame brings to rows of a table: what ``decode_frame`` runs in a task.
 
 A row is a value of its own, whole; or a chunk of a segment, whose chunks are all in this task: its bytes, or
 the file of raw_segments that holds them. Values side by side that consist of sound batches are decoded as one
@@ -42,7 +42,7 @@ _NO_BATCHES = np.zeros(0)
 
 
 def decode_rows(read: FrameRead) -> Stage:
-    """A callable: rows of FRAME_SCHEMA in, rows of a table out. Raises ReadFailed in one line."""
+    """Returns a callable that makes rows of a table from rows of FRAME_SCHEMA; it raises ReadFailed."""
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
         task = _Task(read)
@@ -54,7 +54,10 @@ def decode_rows(read: FrameRead) -> Stage:
 
 @dataclass
 class _Task:
-    """One task. damages, damaged_bytes: how much damage it met; first: what and where the first one was."""
+    """The work of one task.
+
+    damages, damaged_bytes: how much damage it met. first: the first damage in words, "" before it.
+    """
 
     read: FrameRead
     damages: int = 0
@@ -68,7 +71,10 @@ class _Task:
     # Whole values
 
     def values(self, batches: ArrowBatches) -> ArrowBatches:
-        """Rows of values that stand by themselves, in their order but for null, which is last of a batch."""
+        """Yields rows of values that stand by themselves, in their order.
+
+        Null values come last in each batch.
+        """
         for batch in batches:
             column = binary_column("decode_frame", batch.column("content"))
             places = batch.select(_PLACE)
@@ -87,7 +93,7 @@ class _Task:
     def _run(
         self, places: pa.RecordBatch, data: np.ndarray, offsets: np.ndarray, begin: int, end: int
     ) -> ArrowBatches:
-        """Rows of the values ``begin`` to ``end``; halves are decoded where not all of it is sound."""
+        """Yields rows of the values ``begin`` to ``end``; decodes halves where not all of it is sound."""
         start, stop = int(offsets[begin]), int(offsets[end])
         source = ChunkSource(iter([(0, data[start:stop])]))
         if end == begin + 1:
@@ -112,7 +118,11 @@ class _Task:
     def _group_of_several(
         self, places: pa.RecordBatch, first: int, begins: np.ndarray, group: Group
     ) -> ArrowBatches:
-        """Rows of a group of several values. begins: int64[n], where each does; first: its number."""
+        """Yields rows of a group of several values.
+
+        begins: int64[n], the first byte of each value in the decoded range. first: the number of the first
+        value.
+        """
 
         def owners_of(positions: np.ndarray) -> np.ndarray:
             found: np.ndarray = np.searchsorted(begins, positions, side="right") - 1
@@ -132,7 +142,7 @@ class _Task:
     # Chunks
 
     def chunks(self, batches: ArrowBatches) -> ArrowBatches:
-        """Rows of the segments whose chunks the task has, one segment after the other."""
+        """Yields rows of the segments whose chunks the task has, one segment after the other."""
         if self.read.is_landed:
             with closing(LandedChunks()) as landed:
                 self._find(landed, batches)
@@ -146,12 +156,12 @@ class _Task:
             yield from self._segments(spool, self._keep(spool, batches))
 
     def _segments(self, chunks: Chunks, nulls: dict[tuple[Any, ...], list[int]]) -> ArrowBatches:
-        """Rows of all segments. nulls: the positions of chunks that are null, by segment."""
+        """Yields rows of all segments. nulls: the positions of chunks that are null, by segment."""
         for place in {**dict.fromkeys(chunks.segments()), **nulls}:
             yield from self._segment(chunks, place, nulls.get(place, []))
 
     def _find(self, landed: LandedChunks, batches: ArrowBatches) -> None:
-        """Finds all chunks in the files that hold them, each of which is looked through once."""
+        """Finds all chunks in the files that hold them; each file is read once."""
         rows = (row for batch in batches for row in batch.to_pylist())
         for row in sorted(rows, key=lambda row: (row["file"], row["segment"] or "", row["position"] or 0)):
             place = self._place_of(row)
@@ -166,7 +176,10 @@ class _Task:
                 raise ReadFailed(f"{row['segment']}: its bytes can't be read: {error}") from None
 
     def _place_of(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Topic, partition and segment of a chunk. Raises ReadFailed where it does not say its place."""
+        """Returns topic, partition and segment of a chunk.
+
+        Raises ReadFailed where segment or position is missing.
+        """
         if row["segment"] is None:
             raise ReadFailed(
                 f"column {self.read.segment} is null in a row of topic {row['topic']}, partition "
@@ -180,7 +193,7 @@ class _Task:
         return tuple(row[name] for name in _PLACE)
 
     def _keep(self, spool: ChunkSpool, batches: ArrowBatches) -> dict[tuple[Any, ...], list[int]]:
-        """Brings all chunks to the spool; gives the positions of those that are null, by segment."""
+        """Writes all chunks to the spool, and returns the positions of those that are null, by segment."""
         nulls: dict[tuple[Any, ...], list[int]] = {}
         for batch in batches:
             content = batch.column("content")
@@ -196,7 +209,7 @@ class _Task:
         return nulls
 
     def _segment(self, chunks: Chunks, place: tuple[Any, ...], nulls: list[int]) -> ArrowBatches:
-        """Rows of one segment: of each range without a gap, and of the gaps."""
+        """Yields rows of one segment: of each range without a gap, and of the gaps."""
         row = {name: [value] for name, value in zip(_PLACE, place, strict=True)}
         places = pa.RecordBatch.from_pydict(row, self.read.places)
         before, end = Totals(), -1
@@ -219,7 +232,7 @@ class _Task:
                 yield from self._group(places, 0, _damaged(_null(self.read.content, position)))
 
     def _gap(self, reached: int, begin: int, end: int, nulls: list[int]) -> Damage:
-        """The bytes ``begin`` to ``end``, which no row has; and the zeros from ``reached`` on."""
+        """Returns the damage [reached, end): zeros, then from ``begin`` on bytes that no row has."""
         detail = f"no row holds the bytes {begin} to {end} of the segment"
         if begin in nulls:
             detail = f"column {self.read.content} is null at position {begin}: {detail}"
@@ -248,10 +261,10 @@ class _Task:
         end: int,
         last_offset: int | None,
     ) -> Generator[pa.RecordBatch, None, Totals]:
-        """Rows of a range of bytes of one place; returns its totals.
+        """Yields rows of a range of bytes of one place; returns its totals.
 
-        A batch that its end cuts is damage: nobody says whether it is the tail of a log. So are a few zeros:
-        no file grows by so little beforehand.
+        A batch that is cut at ``end`` is damage: nobody says whether it is the tail of a log. So are a few
+        zeros: no broker allocates so few bytes in advance.
         """
         segment = places.column("segment")[owner].as_py()
         range_ = Range(
@@ -277,7 +290,7 @@ class _Task:
         return totals
 
     def _group(self, places: pa.RecordBatch, owner: int, group: Group) -> ArrowBatches:
-        """The rows of a group whose bytes are all of one place."""
+        """Yields the rows of a group whose bytes are all of one place. owner: the number of the place."""
         table, columns = self.read.table, None
         for damage in group.damages:
             self._note(places.column("segment")[owner].as_py(), damage)
@@ -295,7 +308,10 @@ class _Task:
     def _rows(
         self, places: pa.RecordBatch, owners: int | np.ndarray, columns: Mapping[str, pa.Array]
     ) -> ArrowBatches:
-        """Rows of the table: ``columns``, what is not in them null, and the place of each, by its number."""
+        """Yields rows of the table from ``columns``; columns that are not in them are null.
+
+        owners: the number in ``places`` of all rows, or int64[n], that of each.
+        """
         n = len(next(iter(columns.values())))
         arrays = []
         for name, each in zip(self.read.names, self.read.schema, strict=True):
@@ -316,7 +332,7 @@ class _Task:
         self.damaged_bytes += damage.size
 
     def tell(self) -> None:
-        """Writes one line to the log of the executor if records were left out and no row says so."""
+        """Logs one line on the executor if records were left out and no row says so."""
         is_told = self.read.table == QUARANTINE.name or self._wants_errors
         if self.damages and self.read.warns and not is_told:
             log.warning(
@@ -337,7 +353,7 @@ def _damaged(damage: Damage) -> Group:
 
 
 def _error_columns(damages: list[Damage]) -> dict[str, pa.Array]:
-    """The columns of a row of ``records`` that stands for a damaged range."""
+    """Returns the columns of rows of ``records`` that stand for damaged ranges."""
     return {
         "batch_position": pa.array([damage.position for damage in damages], pa.int64()),
         "error": pa.array([f"{damage.reason}: {place_text(damage)}" for damage in damages]),

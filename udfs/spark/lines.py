@@ -1,8 +1,9 @@
-"""Puts the bytes of files together again that Spark's ``text`` has read in lines.
+"""Joins the lines that Spark's ``text`` has read to the bytes of their files.
 
-Only so does Spark read a file in parts that it alone can open. Lines may end anywhere: every byte between two
-separators is in a line as it is. Two things ``text`` does not bring: a separator that ends a file, and the
-byte-order mark of UTF-8 (three bytes) that begins one. No segment begins with that, so such a file is left.
+This is the only way in which Spark reads files in parts that it alone can open. Lines may end anywhere: every
+byte between two separators is in a line as it is. Two things ``text`` does not bring: a separator that ends a
+file, and the byte-order mark of UTF-8 (three bytes) that begins one. No segment begins with that, so such a
+file is left.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _CHUNK_BYTES = 1 << 20  # at least, but for the last chunk of a file
 
 
 def join_lines(slices: pa.Table, batches: ArrowBatches) -> ArrowBatches:
-    """Rows of SLICE_SCHEMA with the bytes of files as chunks that follow each other.
+    """Yields rows of SLICE_SCHEMA with the bytes of files as chunks that follow each other.
 
     slices: one of each file, SLICE_SCHEMA without content. batches: ``file_path`` (percent-encoded),
     ``file_size`` (null: Spark has split the file) and ``value`` (binary) of lines, those of a file one after
@@ -43,7 +44,7 @@ def join_lines(slices: pa.Table, batches: ArrowBatches) -> ArrowBatches:
 
 
 def _runs(batches: ArrowBatches) -> Iterator[tuple[str, int | None, pa.Array]]:
-    """The lines of each file in each batch."""
+    """Yields (path, size, lines) of each file in each batch."""
     for batch in batches:
         paths, sizes, values = batch.columns
         ends = pc.run_end_encode(paths).run_ends.to_pylist()
@@ -52,13 +53,16 @@ def _runs(batches: ArrowBatches) -> Iterator[tuple[str, int | None, pa.Array]]:
 
 
 def _canonical(path: str) -> str:
-    """``file:/a%20b`` -> ``file:///a b``, as sources name it."""
+    """Returns a path as sources name it: ``file:///a b`` for ``file:/a%20b``."""
     scheme, _, rest = unquote(path).partition(":")
     return f"file:///{rest.lstrip('/')}" if scheme == "file" else f"{scheme}:{rest}"
 
 
 class _Joined:
-    """The bytes of one file, as its lines come. size: bytes of the file when Spark listed it, or None."""
+    """Collects the bytes of one file from its lines.
+
+    size: bytes of the file when Spark listed it, or None.
+    """
 
     def __init__(self, path: str, size: int | None, row: dict[str, Any]) -> None:
         self.path = path
@@ -68,7 +72,7 @@ class _Joined:
         self._is_first = True
 
     def add(self, values: pa.Array) -> ArrowBatches:
-        """Takes lines; gives the chunk that they complete."""
+        """Adds lines; yields the chunk that they complete, if they do."""
         together = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
         joined = pc.binary_join(together, SEPARATOR)[0].as_py()
         self._put(joined if self._is_first else SEPARATOR + joined)
@@ -77,7 +81,10 @@ class _Joined:
             yield self._chunk(b"".join(self._parts))
 
     def end(self) -> ArrowBatches:
-        """The last chunks: ``text`` gives no line after a separator that ends the file."""
+        """Yields the last chunks.
+
+        ``text`` gives no line after a separator that ends the file: it is added.
+        """
         if self._position + self._held + len(SEPARATOR) == self._size:
             self._put(SEPARATOR)
         yield self._chunk(b"".join(self._parts))

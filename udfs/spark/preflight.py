@@ -1,4 +1,4 @@
-"""What the Python of an executor has, checked before anything is decoded.
+"""Checks what the Python of an executor has, before anything is decoded.
 
 ``look`` goes to the workers as code, as they may lack this project; the driver compares what comes back.
 """
@@ -20,7 +20,7 @@ _NEEDED = ("numpy", "pyarrow", "numba", "zstandard", "lz4", "cramjam", "kafka_lo
 
 @dataclass(frozen=True)
 class Executor:
-    """What one executor has. folder: where it runs.
+    """The Python and the packages of one executor. folder: where it runs.
 
     versions: those of PROJECT and LIBRARIES that are installed. broken: module -> why it can't be imported.
     code: ``code_digest``, and place: the folder or zip that holds it; "" where it can't be imported.
@@ -36,7 +36,7 @@ class Executor:
 
 
 def code_digest() -> str:
-    """Eight hexadecimal digits that are the same for the same sources of ``udfs``, in a folder or a zip."""
+    """Returns eight hexadecimal digits that are the same for the same sources, in a folder or a zip."""
     digest = hashlib.sha256()
     for path, content in package_files(resources.files("kafka_log_lake"), "kafka_log_lake"):
         if path.endswith(".py"):
@@ -45,7 +45,7 @@ def code_digest() -> str:
 
 
 def look(_: Iterable[int]) -> Iterable[str]:
-    """An ``Executor`` as JSON. Of this module it uses names alone: the worker may not have it."""
+    """Yields an ``Executor`` as JSON. Of this module it uses names alone: the worker may not have it."""
     import json
     import os
     import platform

@@ -1,7 +1,7 @@
-"""What driver and workers agree on about the stage: its rows, options and reports, its callables by name.
+"""Defines what driver and workers exchange: rows of slices, options, reports.
 
-The driver plans with this alone. The decoder is loaded where a callable runs, in the worker: it would keep
-the start of every job waiting.
+The driver plans with this alone. The decoder is loaded where a callable runs, in the worker: loading it would
+delay the start of every job waiting.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Stage = Callable[[ArrowBatches], ArrowBatches]
 
 
 def schema_of(ddl: str) -> pa.Schema:
-    """The Arrow schema of columns as Spark writes them, of types without a comma or a blank."""
+    """Returns the Arrow schema of columns in Spark's DDL, of types without a comma or a blank."""
     columns = (column.split(" ") for column in ddl.split(", "))
     return pa.schema([(name, Column(name, kind, "").arrow_type) for name, kind in columns])
 
@@ -35,12 +35,12 @@ SLICE_DDL = (
 )
 SLICE_SCHEMA = schema_of(SLICE_DDL)
 
-# What the stage gives: a report of a slice, or a data file, as JSON
+# Rows that a stage returns: a report of a slice, or a data file, as JSON
 REPORT_DDL = "group_id int, kind string, payload string"
 REPORT_SCHEMA = schema_of(REPORT_DDL)
 SLICE, FILE = "slice", "file"
 
-# The same with rows of batches and quarantine, for the sink that lets Spark write
+# The same with rows of batches and quarantine, for the way in which Spark writes the tables
 BATCH_ROW, DAMAGE_ROW = "batch", "damage"
 STAGED_DDL = f"{REPORT_DDL}, {BATCH_ROW} {BATCHES.struct_ddl()}, {DAMAGE_ROW} {QUARANTINE.struct_ddl()}"
 STAGED_SCHEMA = pa.schema(
@@ -57,7 +57,7 @@ REWRITE_SCHEMA = schema_of("number int, payload string")
 
 
 class Problem(StrEnum):
-    """Why nothing of a slice may be committed."""
+    """The reason why nothing of a slice may be committed."""
 
     CHANGED = "changed"  # the file is not what was planned
     UNREADABLE = "unreadable"  # the file can't be opened or read at all
@@ -65,7 +65,7 @@ class Problem(StrEnum):
 
 @dataclass(frozen=True)
 class SliceReport:
-    """What a worker says of one slice. start: its first byte; fingerprint: of the segment up to its end."""
+    """A worker's report of one slice. start: its first byte; fingerprint: of the segment up to its end."""
 
     group_id: int
     segment: str
@@ -87,7 +87,7 @@ class SliceReport:
 
 @dataclass(frozen=True)
 class StageOptions:
-    """What a run tells its tasks. ``lake`` is where the arrow sink writes; bytes unless said.
+    """The options of a run for its tasks. Sizes are in bytes; ``lake`` is where data files are written.
 
     began_us: when the run began, microseconds since 1970 UTC.
     parquet_compression_level: None for the default of the codec.
@@ -105,7 +105,7 @@ class StageOptions:
 
 @dataclass(frozen=True)
 class TableRead:
-    """What to read of slices.
+    """The columns and records to read of slices.
 
     table: ``records``, ``batches`` or ``quarantine``. names: its columns in the order of the rows; schema:
     the rows, under the user's names. failfast: whether damage fails the read. scope: of records.
@@ -120,20 +120,21 @@ class TableRead:
 
     @property
     def decoded(self) -> set[str]:
-        """Columns of ``records`` to build of bytes, at least one; none for the rows of another table."""
+        """Returns the columns of ``records`` to decode, at least one; none for the rows of another table."""
         if self.table != RECORDS.name:
             return set()
         return {"offset", *self.names, *self.scope.bounds}
 
 
-# The rows that ``decode_frame`` takes; position is null where each row stands by itself. A chunk that is read
-# where it was landed has in place of content its ``file``: the URI of a file of raw_segments, percent-encoded
+# The rows that ``decode_frame`` takes; position is null where each row is a value of its own. A chunk that is
+# read where it was landed has in place of content its ``file``: the URI of a file of raw_segments,
+# percent-encoded
 FRAME_SCHEMA = schema_of("topic string, partition int, segment string, position bigint, content binary")
 
 
 @dataclass(frozen=True)
 class FrameRead(TableRead):
-    """What to read of the rows of a DataFrame: see ``TableRead``; of records a column ``error`` too.
+    """The columns to read of the rows of a DataFrame: see ``TableRead``; ``records`` may have ``error`` too.
 
     content, position, segment: what the user calls these columns. warns: whether the log tells of damage.
     is_chunked: whether a row is a chunk, at its position, of the segment that it names. is_landed: whether
@@ -149,5 +150,5 @@ class FrameRead(TableRead):
 
     @property
     def places(self) -> pa.Schema:
-        """The columns that say which log the bytes are of."""
+        """Returns the schema of the columns that say which log the bytes are of."""
         return pa.schema([FRAME_SCHEMA.field(name) for name in ("topic", "partition", "segment")])

@@ -1,4 +1,4 @@
-"""The mapInArrow callables by name: what a task imports is loaded when it runs, not where it is planned."""
+"""Gives the mapInArrow callables by name: what they import is loaded in the task, not on the driver."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafka_log_lake.udfs.spark.protocol import ArrowBatches, FrameRead, Stage, S
 
 
 def table_stage(read: TableRead) -> Stage:
-    """The mapInArrow callable of ``udfs.spark.table_rows``: rows of slices in, rows of a table out."""
+    """Returns the mapInArrow callable of ``udfs.spark.table_rows``: slices in, rows of a table out."""
 
     def run(batches: ArrowBatches) -> ArrowBatches:
         from kafka_log_lake.udfs.spark import tasks
@@ -23,7 +23,7 @@ def table_stage(read: TableRead) -> Stage:
 
 
 def frame_stage(read: FrameRead) -> Stage:
-    """The mapInArrow callable of ``udfs.spark.frame_rows``."""
+    """Returns the mapInArrow callable of ``udfs.spark.frame_rows``: rows of bytes in, rows of a table out."""
 
     def run(batches: ArrowBatches) -> ArrowBatches:
         from kafka_log_lake.udfs.spark import tasks
@@ -48,7 +48,7 @@ StageName = Literal[
 
 
 def stage(name: StageName, options: StageOptions) -> Stage:
-    """A mapInArrow callable of ``udfs.spark.tasks``, by its name there."""
+    """Returns the mapInArrow callable of ``udfs.spark.tasks`` with this name."""
 
     def run(batches: ArrowBatches) -> ArrowBatches:
         from kafka_log_lake.udfs.spark import tasks

@@ -1,4 +1,4 @@
-"""Rows of a table for Spark: decoded columns with what is the same in every row of a slice.
+"""Makes rows of a table for Spark: decoded columns, with what is the same in every row of a slice.
 
 ``read_table`` is the executors' side of the data source: slices in, rows of one table out. No driver looks at
 them afterwards, so it verifies itself that a slice ends where the next one starts.
@@ -28,11 +28,11 @@ _OF_A_SLICE = ("topic", "partition", "segment")
 
 
 class ReadFailed(Exception):
-    """A slice can't be read as it was planned, or is damaged under failfast."""
+    """The error for a slice that can't be read as it was planned, or is damaged under failfast."""
 
 
 def table_batch(table: Table, row: Mapping[str, Any], columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """All columns of a table: what is the same in every row of a slice is repeated."""
+    """Returns all columns of a table: what is the same in every row of a slice is repeated."""
     schema = table.arrow_schema()
     return _rows(schema, schema.names, row, columns)
 
@@ -40,7 +40,7 @@ def table_batch(table: Table, row: Mapping[str, Any], columns: Mapping[str, pa.A
 def _rows(
     schema: pa.Schema, names: Collection[str], row: Mapping[str, Any], columns: Mapping[str, pa.Array]
 ) -> pa.RecordBatch:
-    """Columns of a table by name, in the order of a schema. row: of SLICE_SCHEMA."""
+    """Returns columns of a table by name, in the order of a schema. row: of SLICE_SCHEMA."""
     n = len(next(iter(columns.values())))
     arrays = [
         pa.repeat(pa.scalar(row[name], field.type), n) if name in _OF_A_SLICE else columns[name]
@@ -50,7 +50,7 @@ def _rows(
 
 
 def cut_for_spark(batch: pa.RecordBatch) -> ArrowBatches:
-    """Cut a batch so that no part of it is more than Spark takes well."""
+    """Cuts a batch into parts of at most about _SPARK_ROWS rows and _SPARK_BYTES bytes."""
     parts = max(1, batch.nbytes // _SPARK_BYTES, batch.num_rows // _SPARK_ROWS)
     step = max(1, -(-batch.num_rows // parts))
     for begin in range(0, batch.num_rows, step):
@@ -58,7 +58,7 @@ def cut_for_spark(batch: pa.RecordBatch) -> ArrowBatches:
 
 
 def read_table(read: TableRead, slices: pa.RecordBatch) -> ArrowBatches:
-    """Rows of slices (SLICE_SCHEMA), in their order. Raises ReadFailed in one line."""
+    """Yields rows of a table from slices (SLICE_SCHEMA), in their order. Raises ReadFailed."""
     for slice_ in slices_of(iter([slices])):
         segment = slice_.row["segment"]
         damages: list[Damage] = []
@@ -82,12 +82,15 @@ def read_table(read: TableRead, slices: pa.RecordBatch) -> ArrowBatches:
 
 
 def place_text(damage: Damage) -> str:
-    """Where a damaged range lies, and what is wrong there, in words."""
+    """Returns a text that says where a damaged range lies, and what is wrong there."""
     return f"{counted_noun(damage.size, 'byte')} at position {damage.position}: {damage.detail}"
 
 
 def _groups(read: TableRead, slice_: TaskSlice) -> Iterator[Group]:
-    """The decoded groups of a slice. Raises ReadFailed where it does not end at the start of the next one."""
+    """Yields the decoded groups of a slice.
+
+    Raises ReadFailed where it does not end at the next one's start.
+    """
     decoder = slice_.decoder(read.options, columns=read.decoded)
     decoder.content_crc = False
     yield from slice_.groups(decoder)
@@ -101,7 +104,7 @@ def _groups(read: TableRead, slice_: TaskSlice) -> Iterator[Group]:
 
 
 def _table_rows(read: TableRead, row: Mapping[str, Any], group: Group) -> ArrowBatches:
-    """A group's rows of the table, none without any."""
+    """Yields a group's rows of the table, nothing where it has none."""
     columns: Mapping[str, pa.Array] = {}
     if read.table == RECORDS.name and group.records is not None:
         columns = dict(zip(group.records.schema.names, group.records.columns, strict=True))

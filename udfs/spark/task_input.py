@@ -1,4 +1,4 @@
-"""A task's input: rows of slices -> slices with the source of their bytes, one after the other.
+"""Reads a task's input: turns rows of slices into slices with the source of their bytes, one by one.
 
 A slice that brings no content is read from its URI, or from the Parquet files where its bytes were landed;
 content may come in several rows, chunk by chunk.
@@ -35,18 +35,18 @@ from kafka_log_lake.udfs.storage.pieces import PiecesSource
 
 @dataclass
 class TaskSlice:
-    """One slice of the task's input, with its bytes."""
+    """A slice of the task's input: its row of SLICE_SCHEMA, and the source of its bytes."""
 
     row: dict[str, Any]
     source: ByteSource
 
     @property
     def ids(self) -> tuple[int, str, int]:
-        """What a report names it by: group_id, segment, start."""
+        """Returns what a report names the slice by: group_id, segment, start."""
         return self.row["group_id"], self.row["segment"], self.row["start"]
 
     def failed(self, error: SourceError) -> SliceReport:
-        """The report of a slice of which nothing may be committed."""
+        """Returns the report of a slice of which nothing may be committed."""
         return SliceReport(*self.ids, problem=problem_of(error), detail=str(error))
 
     def check_unchanged(self) -> None:
@@ -55,12 +55,15 @@ class TaskSlice:
             self.source.check_unchanged(self.row["modified"])
 
     def groups(self, decoder: SegmentDecoder) -> Iterator[Group]:
-        """What the slice's decoder gives. Raises a SourceError, in the end that of ``check_unchanged``."""
+        """Yields the groups of the slice's decoder.
+
+        Raises a SourceError, in the end that of ``check_unchanged``.
+        """
         yield from decoder
         self.check_unchanged()
 
     def decoder(self, options: StageOptions, columns: Collection[str] | None = None) -> SegmentDecoder:
-        """columns: of its records, those that are built; None: all."""
+        """Returns the slice's decoder. columns: the columns of ``records`` to build; None: all."""
         row = self.row
         return SegmentDecoder(
             self.source,
@@ -82,7 +85,7 @@ class TaskSlice:
 
 
 def _rows(batches: ArrowBatches) -> Iterator[tuple[dict[str, Any], pa.Buffer | None]]:
-    """Input rows, the content apart as a buffer that is not copied."""
+    """Yields input rows, with the content apart as a buffer that is not copied; None where it is null."""
     at = SLICE_SCHEMA.get_field_index("content")
     for batch in batches:
         content = batch.column(at)
@@ -91,7 +94,7 @@ def _rows(batches: ArrowBatches) -> Iterator[tuple[dict[str, Any], pa.Buffer | N
 
 
 def slices_of(batches: ArrowBatches) -> Iterator[TaskSlice]:
-    """Slices in their order; a slice's chunks are taken as its source needs them."""
+    """Yields slices in their order; a slice's chunks are taken as its source needs them."""
 
     def key(item: tuple[dict[str, Any], Any]) -> tuple[int, str, int]:
         return item[0]["group_id"], item[0]["segment"], item[0]["start"]
@@ -127,17 +130,19 @@ def _with_source(items: Iterator[tuple[dict[str, Any], Any]], opened: LandedFile
 def _open(
     row: dict[str, Any], opened: LandedFiles
 ) -> FileSource | ObjectSource | PiecesSource | LandedSource:
-    """The source of a slice whose input row has no bytes."""
+    """Returns the source of a slice whose input row has no bytes."""
     if row["landed"] is not None:
         return LandedSource(row["segment"], row["landed"], row["length"], opened)
     return open_source(row["file"] or row["segment"], row["stop"])
 
 
 def _check_as_planned(row: dict[str, Any], source: ByteSource, size: int) -> None:
-    """The log cleaner puts another file in a segment's place, so what one opened file gives fits together.
+    """Raises SourceChanged where a file is not the one of the plan.
 
-    Whether it is the file of the plan is checked here: a segment that has a successor does not grow, and one
-    that goes on still begins as it did.
+    The log cleaner puts another file in a segment's place; what one opened file gives fits together.
+
+    So it is checked here that a segment that has a successor does not grow, and that one
+    that grows still begins as it did.
     """
     if size < row["length"] or (size > row["length"] and row["has_successor"]):
         raise SourceChanged(f"it has {size} bytes, planned with {row['length']}")
@@ -146,7 +151,7 @@ def _check_as_planned(row: dict[str, Any], source: ByteSource, size: int) -> Non
 
 
 def _cut(row: dict[str, Any], content: Any) -> Any:
-    """Content up to the planned length: a segment that is being written may have brought more.
+    """Returns content up to the planned length: a segment that is being written may have brought more.
 
     Raises SourceUnreadable for content that is null.
     """
@@ -159,7 +164,7 @@ def _cut(row: dict[str, Any], content: Any) -> Any:
 
 
 class FailedSource:
-    """A segment that could not be opened: every read says so."""
+    """The source of a segment that could not be opened: every read raises ``why``."""
 
     def __init__(self, why: SourceError) -> None:
         self.why = why
@@ -179,7 +184,7 @@ def problem_of(error: SourceError) -> Problem:
 
 
 def groups_of(batches: ArrowBatches) -> Iterator[tuple[int, ArrowBatches]]:
-    """The task's rows a group at a time; a batch that holds several groups is cut.
+    """Yields (group_id, rows) for each group of slices; a batch that holds several groups is cut.
 
     Spark brings files in an order of its own: the groups of a batch are put together.
     """

@@ -1,4 +1,4 @@
-"""The adapter to Spark: rows of slices in; reports, staged rows or records out, by mapInArrow callables.
+"""Runs in Spark's tasks: mapInArrow callables take rows of slices, and yield reports, staged rows or records.
 
 The rows of a group come one after the other in one task.
 """
@@ -43,7 +43,7 @@ _tasks = itertools.count()
 
 
 def keep_modules() -> None:
-    """Tells the garbage collector, at the first two tasks of a worker, that what lives now is no garbage.
+    """Freezes what lives at the first two tasks of a worker: the garbage collector skips it from then on.
 
     pyspark collects garbage after each task, 0.1 s over the objects of all modules, and 5 ms over
     those of the kernels that the first task has loaded.
@@ -64,7 +64,7 @@ def _report(slice_: TaskSlice, decoder: SegmentDecoder, first_mark: str | None) 
 def _decode(
     batches: ArrowBatches, options: StageOptions, take: Callable[[TaskSlice, Group], None]
 ) -> Iterator[SliceReport]:
-    """Decode each slice, hand its groups to ``take``, give its report."""
+    """Decodes each slice, hands its groups to ``take``, and yields its report."""
     for slice_ in slices_of(batches):
         row = slice_.row
         decoder = slice_.decoder(options)
@@ -89,7 +89,10 @@ def _report_batch(rows: list[tuple[int, str, str]]) -> pa.RecordBatch:
 
 
 def write_tables(options: StageOptions) -> Stage:
-    """Decode and write the Parquet files of records, batches and quarantine; rows: REPORT_DDL."""
+    """Returns a stage that decodes, and writes the files of records, batches and quarantine.
+
+    The stage yields rows of REPORT_DDL.
+    """
 
     def write(writer: GroupWriter, rows: ArrowBatches) -> list[SliceReport]:
         tables = _GroupTables(writer, options.run_id)
@@ -103,7 +106,7 @@ def write_tables(options: StageOptions) -> Stage:
 def _by_group(
     options: StageOptions, write: Callable[[GroupWriter, ArrowBatches], list[SliceReport]]
 ) -> Stage:
-    """A stage that writes the files of each group of slices. write: gives the slices' reports."""
+    """Returns a stage that writes the files of each group of slices. write: returns the slices' reports."""
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
         folders = Folders(options.lake)
@@ -122,7 +125,7 @@ def _by_group(
 
 
 def _finished(writer: GroupWriter, group_id: int, reports: list[SliceReport]) -> pa.RecordBatch:
-    """The reports of a group's slices, and its files where none of them has a problem."""
+    """Returns the reports of a group's slices, and its files where none of them has a problem."""
     out = [(group_id, SLICE, report.to_json()) for report in reports]
     if any(report.problem for report in reports):
         writer.abandon()
@@ -132,7 +135,7 @@ def _finished(writer: GroupWriter, group_id: int, reports: list[SliceReport]) ->
 
 
 class _GroupTables:
-    """The rows of a group of slices, on their way to the tables' files.
+    """Collects the rows of a group of slices, and writes them to the tables' files.
 
     Rows of ``batches`` are collected over segments: a small one has few, and converting them costs the same
     for one row as for hundreds.
@@ -169,7 +172,10 @@ class _GroupTables:
 
 
 def _joined(parts: list[np.ndarray], rows: int) -> np.ndarray:
-    """BATCH[n] of several. NumPy's ``concatenate`` works out a common type for each pair, field by field."""
+    """Joins several BATCH arrays to BATCH[n], faster than NumPy's ``concatenate``.
+
+    That works out a common type for each pair, field by field.
+    """
     joined = np.empty(rows, dtype=parts[0].dtype)
     at = 0
     for part in parts:
@@ -179,9 +185,9 @@ def _joined(parts: list[np.ndarray], rows: int) -> np.ndarray:
 
 
 def rewrite_files(options: StageOptions) -> Stage:
-    """Write files again without superseded rows. Rows in: of REWRITE_SCHEMA; out: REPORT_DDL.
+    """Returns a stage that writes files again without superseded rows. In: REWRITE_SCHEMA; out: REPORT_DDL.
 
-    The kind of a report is FILE, with the new file; or SAME or GONE, what becomes of the old one.
+    The kind of a report is FILE, with the new file; or SAME or GONE, which says what happens to the old one.
     """
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
@@ -200,7 +206,10 @@ def rewrite_files(options: StageOptions) -> Stage:
 
 
 def stage_rows(options: StageOptions) -> Stage:
-    """Decode without writing: reports, rows of batches and of quarantine; rows: STAGED_DDL."""
+    """Returns a stage that decodes without writing: reports, rows of batches and of quarantine.
+
+    The stage yields rows of STAGED_DDL.
+    """
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
         for group_id, rows in groups_of(batches):
@@ -240,7 +249,7 @@ def _staged_columns(
 
 
 def read_records(options: StageOptions) -> Stage:
-    """Decode to rows of ``records``. A slice whose bytes are not those expected fails the task."""
+    """Returns a stage that decodes to rows of ``records``; it fails where bytes are not those expected."""
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
         for slice_ in slices_of(batches):
@@ -263,7 +272,7 @@ def read_records(options: StageOptions) -> Stage:
 
 
 def verify(options: StageOptions) -> Stage:
-    """Whether the bytes of slices still are those expected: reports; rows: REPORT_DDL."""
+    """Returns a stage that reports whether the bytes of slices still are those expected; rows: REPORT_DDL."""
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
         for slice_ in slices_of(batches):
@@ -281,7 +290,7 @@ def verify(options: StageOptions) -> Stage:
 
 
 def check_files(options: StageOptions) -> Stage:
-    """Whether the files of slices still are those that were planned: reports; rows: REPORT_DDL."""
+    """Returns a stage that reports whether the files of slices still are those planned; rows: REPORT_DDL."""
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
         for slice_ in slices_of(batches):
@@ -311,7 +320,7 @@ _RAW_FROM_SLICE = (
 
 
 def _raw_rows(slice_: TaskSlice, options: StageOptions) -> Iterator[pa.RecordBatch]:
-    """One row of raw_segments a chunk."""
+    """Yields one row of raw_segments for each chunk of a slice."""
     row, schema = slice_.row, RAW_SEGMENTS.arrow_schema()
     constant = {name: row[name] for name in _RAW_FROM_SLICE}
     constant |= {"run_id": options.run_id, "landed_at": options.began_us}
@@ -328,7 +337,7 @@ def _raw_rows(slice_: TaskSlice, options: StageOptions) -> Iterator[pa.RecordBat
 
 
 def land_raw(options: StageOptions) -> Stage:
-    """Write the bytes of segments as chunks, the Parquet files of raw_segments; rows: REPORT_DDL."""
+    """Returns a stage that writes segments' bytes as chunks, the files of raw_segments; rows: REPORT_DDL."""
 
     def write(writer: GroupWriter, rows: ArrowBatches) -> list[SliceReport]:
         return [_land(writer, slice_, options) for slice_ in slices_of(rows)]
@@ -352,7 +361,7 @@ def _land(writer: GroupWriter, slice_: TaskSlice, options: StageOptions) -> Slic
 
 
 def read_raw(options: StageOptions) -> Stage:
-    """The bytes of segments as rows of raw_segments."""
+    """Returns a stage that yields the bytes of segments as rows of raw_segments."""
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
         for slice_ in slices_of(batches):

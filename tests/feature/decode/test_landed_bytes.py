@@ -98,7 +98,7 @@ def test_what_only_spark_reads_goes_on_where_it_ended(spark: SparkSession, tmp_p
 @pytest.mark.spark
 def test_a_stretch_too_long_for_a_line_is_left_with_a_reason(spark: SparkSession, tmp_path: Path) -> None:
     logs, lake = tmp_path / "logs", str(tmp_path / "lake")
-    put(logs / "a-0", 0, batch(0, 1, text="x" * 50_000), batch(1))
+    put(logs / "a-0", 0, batch(0, 1, text="x" * 1_500_000), batch(1))
     put(logs / "b-0", 0, *batches(0, 3))
     source = archive(logs, tmp_path / "logs.har")
     done = as_command.decode(spark, Settings(lake=lake, source=(source,), max_content=20_000))
@@ -106,7 +106,7 @@ def test_a_stretch_too_long_for_a_line_is_left_with_a_reason(spark: SparkSession
     assert "/a-0/00000000000000000000.log can't be read: " in warning
     assert "--max-content" in warning
     assert len(rows(lake, "records")) == 9
-    again = as_command.decode(spark, Settings(lake=lake, source=(source,), max_content=60_000))
+    again = as_command.decode(spark, Settings(lake=lake, source=(source,), max_content=2_000_000))
     assert (again.warnings, len(rows(lake, "records"))) == ([], 13)
 
 

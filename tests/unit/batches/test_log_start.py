@@ -9,11 +9,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from kafka_log_lake import connect, decode_folder, find, scan
+from kafka_log_lake import connect, decode_folder, find, read_segment, scan
 from kafka_log_lake.pipelines import decode_batches, ingest_raw
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.plan.listed import list_sources
-from kafka_log_lake.udfs import read_segment
 from kafka_log_lake.udfs.batches.noted_start import LOG_START_FILE, log_start_of
 from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS
 from tests.support.logs import batch, data, marker, put

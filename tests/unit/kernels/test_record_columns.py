@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from kafka_log_lake.udfs import read_segment
+from kafka_log_lake import read_segment
 from kafka_log_lake.udfs.decoder.decoded import Range
 from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
 from kafka_log_lake.udfs.files import SCHEMA

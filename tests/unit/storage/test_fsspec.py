@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import kafka_log_lake
+from kafka_log_lake import read_segment
 from kafka_log_lake.pipelines import decode_batches, ingest_raw
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.listing.list_segments import list_segments
 from kafka_log_lake.pipelines.listing.stores import list_files
-from kafka_log_lake.udfs import read_segment
 from kafka_log_lake.udfs.storage import store
 from kafka_log_lake.udfs.storage.object_source import BLOCK_BYTES, ObjectSource
 from tests.support import as_command
