@@ -47,12 +47,12 @@ def patiently(call: Callable[[], T]) -> T:
 
 
 def open_table(path: str) -> DeltaTable:
-    """A table at its latest version, by its local path or URI."""
+    """Opens a table at its latest version, by its local path or URI."""
     return patiently(lambda: DeltaTable(path, storage_options=deltalake_options(path)))
 
 
 def open_if_there(path: str) -> DeltaTable | None:
-    """The same; None where there is no table."""
+    """Opens a table at its latest version; returns None where there is no table."""
     with suppress(TableNotFoundError):
         return open_table(path)
     return None
@@ -112,7 +112,7 @@ def append_rows(path: str, rows: pa.Table) -> None:
 def read_rows(
     table: str | DeltaTable, schema: pa.Schema, columns: Iterable[str], where: str = ""
 ) -> pa.Table:
-    """Columns of a Delta table, in the types of ``schema``.
+    """Reads columns of a Delta table, in the types of ``schema``.
 
     table: its path, or one that is open, at its version. where: a condition on rows in deltalake's SQL; ""
     for all rows.

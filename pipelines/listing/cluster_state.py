@@ -81,7 +81,7 @@ class ClusterState:
 
     topics: id -> name. partitions: (topic id, number). configs: (resource type, name) -> name -> value.
     features: name -> level. acls: id -> its fields. users: (name, mechanism) -> iterations, no secret.
-    quotas: entity -> name -> value. reached: the offset behind the last record; epoch: that record's, -1
+    quotas: entity -> name -> value. reached: the offset after the last record; epoch: that record's, -1
     without one. unread: what could not be read or applied, by record type and version, with how often: the
     state may lack what these say.
     """
@@ -152,7 +152,7 @@ class ClusterState:
         return f"records that can't be read, what they say is missing: {', '.join(counts)}" if counts else ""
 
     def topic_id(self, topic: str) -> str | None:
-        """The id of the topic of this name that is there; None without one."""
+        """Returns the id of the topic that has this name now; None if there is none."""
         return next((one for one, name in self.topics.items() if name == topic), None)
 
 
@@ -195,7 +195,7 @@ def _partition_change(state: ClusterState, fields: Fields) -> None:
 
 
 def _clear_elr(state: ClusterState, fields: Fields) -> None:
-    """Of the partitions of one topic; of all where the name is empty."""
+    """Clears the ELR of the partitions of one topic; of all partitions where the name is empty."""
     for one in state.partitions.values():
         if not fields["topicName"] or state.topics.get(one.topic_id) == fields["topicName"]:
             one.elr, one.last_known_elr = [], []
@@ -318,7 +318,7 @@ class MetadataRecord(NamedTuple):
 def metadata_records(
     path: str, on_damage: Callable[[Damage], None] | None = None
 ) -> Iterator[MetadataRecord]:
-    """The records of one file, in its order, as far as they are whole. Raises OSError.
+    """Yields the records of one file, in its order, as far as they are whole. Raises OSError.
 
     on_damage: gets each damaged range; None: nothing does.
     """
@@ -328,7 +328,7 @@ def metadata_records(
 
 
 def decoded_records(batches: Iterable[pa.RecordBatch]) -> Iterator[MetadataRecord]:
-    """The records of a log. batches: COLUMNS of them."""
+    """Yields the records of a metadata log. batches: decoded records with the columns COLUMNS."""
     for batch in batches:
         rows = batch.to_pydict()
         own = [METADATA_TOPIC if kind is None else None for kind in rows["control_type"]]
@@ -339,7 +339,7 @@ def decoded_records(batches: Iterable[pa.RecordBatch]) -> Iterator[MetadataRecor
 
 
 def _named(record: Fields) -> tuple[str, str | None]:
-    """(name, value) of an INTERNAL_RECORD."""
+    """Returns the (name, value) of an INTERNAL_RECORD; value is None where it can't be read."""
     if record["value"] is not None:
         return record["name"], record["value"]
     if record["version"] is None:
@@ -380,14 +380,14 @@ def state_of_files(folder: str, paths: Iterable[str]) -> ClusterState:
 
 
 def is_whole(snapshot: str) -> bool:
-    """Whether a snapshot can be read from its header to its footer."""
+    """Returns whether a snapshot can be read from its header to its footer."""
     damages: list[Damage] = []
     kinds = [record.name is None for record in metadata_records(snapshot, damages.append)]
     return len(kinds) >= 2 and kinds[0] and kinds[-1] and not damages
 
 
 def snapshots(folder: str) -> list[str]:
-    """The paths of the snapshots in a folder, by end offset and epoch; none where it can't be listed."""
+    """Returns the paths of the snapshots in a folder, by end offset and epoch; [] if it can't be listed."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -398,6 +398,6 @@ def snapshots(folder: str) -> list[str]:
 
 
 def snapshot_end(path: str | None) -> int:
-    """The offset behind the records of a snapshot, by its name; 0 of another file, and without one."""
+    """Returns the offset after the last record of a snapshot, from its name; 0 for another file or None."""
     found = snapshot_id(os.path.basename(path)) if path else None
     return found.end_offset if found else 0

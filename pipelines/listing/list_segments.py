@@ -94,7 +94,9 @@ def list_segments(
     include_deleted: bool | None = None,
     may_be_empty: bool = False,
 ) -> Listing:
-    """The segments of all sources, each once. Raises a UserError if a source can't be opened or holds none.
+    """Returns the segments of all sources, each once.
+
+    Raises a UserError if a source can't be opened, or if no source holds a segment (see may_be_empty).
 
     on_demand: its Spark lists file systems that only it opens; None where none are among the sources.
     topic, partition: of the segments, whatever their folder is called; then all have to be in one folder.
@@ -136,7 +138,7 @@ def list_segments(
 
 
 def no_segments_error(sources: Collection[str], listing: Listing | None = None) -> UserError:
-    """The error if the sources hold no segment. listing: what was skipped and left out of them."""
+    """Returns the error for sources that hold no segment. listing: what was skipped and left out of them."""
     text = f"no segments (<topic>-<partition>/<20 digits>.log) in {', '.join(sources)}"
     listing = listing or Listing()
     skipped = [f"{n} x {reason}" for reason, n in sorted(listing.skipped.items())]
@@ -202,7 +204,7 @@ class Rows:
         self._pending = []
 
     def sorted_table(self) -> pa.Table:
-        """All rows by folder and base offset; a column is sorted at a time, as two tables take memory."""
+        """Returns all rows by folder and base offset; sorts a column at a time, as two tables take memory."""
         if not self._batches:  # a few rows do not need Arrow's functions, which take time to load
             self._pending.sort(key=_by_folder_and_base_offset)
             self._flush()
@@ -272,7 +274,7 @@ def _add_folder(
 
 
 def _merged(folders: Iterable[Folder]) -> Collection[Folder]:
-    """Each folder once, even if several sources contain it. A file is wanted if any source wants it."""
+    """Returns each folder once, even if several sources have it. A file is wanted if any source wants it."""
     by_uri: dict[str, Folder] = {}
     for folder in folders:
         other = by_uri.get(folder.uri)

@@ -72,7 +72,7 @@ class WitnessFiles:
         return self._by_folder.keys()
 
     def in_folder(self, partition_dir: str) -> Witnesses:
-        """What the files in a folder say, by its URI."""
+        """Returns what the files in a folder say, by its URI; NO_WITNESSES if they say nothing."""
         return self._by_folder.get(partition_dir, NO_WITNESSES)
 
     def read(self, folder: str, entries: Sequence[os.DirEntry[str]]) -> None:
@@ -118,7 +118,7 @@ class WitnessFiles:
         checkpoints: Checkpoints,
         topic_id: str | None = None,
     ) -> Witnesses:
-        """What is known of the log in a folder, by its URI.
+        """Returns what is known of the log in a folder, by its URI.
 
         start: base offset of its first segment. The metadata of remote storage are read where the log begins
         below it. checkpoints: those of the listing.
@@ -179,7 +179,7 @@ def logs_without_segments(
 
 
 def with_checkpoint(witnesses: Witnesses, noted: Checkpoint) -> Witnesses:
-    """The witnesses with what the checkpoint files above the folder say."""
+    """Returns the witnesses with what the checkpoint files above the folder say."""
     if noted == Checkpoint():
         return witnesses
     return replace(
@@ -224,7 +224,7 @@ def _witnesses(folder: str, names: Sequence[str], follow: bool) -> Witnesses:
 
 
 def _epochs(path: str, follow: bool) -> tuple[tuple[tuple[int, int], ...] | None, tuple[str, ...]]:
-    """The entries of a ``leader-epoch-checkpoint``, and what is wrong with it."""
+    """Returns the entries of a ``leader-epoch-checkpoint``, and what is wrong with it."""
     try:
         data = read_regular(path, MOST_SMALL_BYTES, follow)
     except OSError as error:
@@ -243,7 +243,7 @@ def _length(folder: str, name: str) -> int:
 
 
 def _indexed(path: str, base: int, follow: bool) -> int | None:
-    """The offset behind the last entry of an ``.index``; None without one, and where the entries do not rise.
+    """Returns the offset after the last entry of an ``.index``; None without entries or if they do not rise.
 
     Zeros follow the last entry of an active segment; no entry is of position 0.
     """

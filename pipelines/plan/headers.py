@@ -46,7 +46,7 @@ class Header(NamedTuple):
 
 
 def headers(source: ByteSource, start: int, length: int, block_bytes: int = _BLOCK) -> Iterator[Header]:
-    """Batches from ``start`` on, as far as plausible headers follow each other up to ``length``.
+    """Yields the headers of batches from ``start`` on, as long as they are plausible, up to ``length``.
 
     block_bytes: read at a time.
     """
@@ -179,7 +179,7 @@ def start_for(
 
 
 def _batch_with(source: ByteSource, length: int, start: int, offset: int) -> Header | None:
-    """The batch whose offsets include ``offset``, if headers lead to it from ``start``."""
+    """Returns the batch whose offsets include ``offset``, if headers lead to it from ``start``."""
     first = next((h for h in headers(source, start, length) if h.last_offset >= offset), None)
     return first if first is not None and first.offset <= offset else None
 

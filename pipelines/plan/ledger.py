@@ -99,7 +99,7 @@ def numbered(stored: pa.Table) -> pa.Table:
 
 
 def rows(table: pa.Table) -> Iterator[LedgerRow]:
-    """The rows of a table from ``read``."""
+    """Yields the rows of a table from ``read``."""
     for batch in table.to_batches(_ROWS):
         for row in batch.to_pylist():
             yield LedgerRow(**row)
@@ -119,7 +119,7 @@ def with_topic_ids(some: pa.Table, known: pa.Table) -> pa.Table:
 
 
 def to_arrow(ledger_rows: Iterable[LedgerRow]) -> pa.Table:
-    """Ledger rows in the schema of the Delta table."""
+    """Returns ledger rows in the schema of the Delta table."""
     return rows_to_arrow(SEGMENTS, map(vars, ledger_rows))
 
 

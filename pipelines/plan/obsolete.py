@@ -23,7 +23,7 @@ from kafka_log_lake.pipelines.plan.ledger import LedgerRow, Partition
 
 
 def gone_segments(missing: pa.Table, listing: Listing, known: pa.Table) -> Iterator[Gone]:
-    """Known segments that are not in their folder any more, though an earlier one is, or another topic's log.
+    """Yields known segments that are gone from their folder while an earlier one or another topic is there.
 
     missing: as ``missing_from`` gives them.
 
@@ -43,7 +43,7 @@ def gone_segments(missing: pa.Table, listing: Listing, known: pa.Table) -> Itera
 
 
 def rewritten(listing: Listing, known: pa.Table) -> list[Gone]:
-    """Every known segment that is not listed, wherever it was."""
+    """Returns every known segment that is not listed, wherever it was."""
     listed = pc.is_in(known.column("segment"), listing.segments.column("segment").combine_chunks())
     rows = ledger.rows(known.filter(pc.invert(listed)))
     return [Gone(row, recreated=False, rewritten=True) for row in rows]
@@ -91,7 +91,7 @@ def _rows(missing: pa.Table) -> list[LedgerRow]:
 
 
 def _emptied(gone: list[LedgerRow], listing: Listing, known: pa.Table) -> set[str]:
-    """Of gone segments those that the log cleaner emptied, so that the one before has its old bytes.
+    """Returns those gone segments that the log cleaner emptied, so that the one before has its old bytes.
 
     The cleaner gives what it makes of a group of segments the modification time of the last of them, in
     milliseconds (``LogCleaner.cleanSegments``). That one may have come and gone since the last run.
@@ -251,7 +251,7 @@ class Obsolete:
         return found + [row for row in self._leaving.values() if self._is_held(row) or own.holds(row)]
 
     def rest(self) -> list[LedgerRow]:
-        """What goes though no run of this job puts anything in its place."""
+        """Returns the ledger rows that go though no run of this job puts others in their place."""
         lowest, gone = _lowest(self._cut), self._gone.values()
         found = [one.row for one in gone if one.emptied or one.has_left(self._committed, lowest)]
         leaving = self._leaving.values()
