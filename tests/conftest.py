@@ -1,8 +1,8 @@
 """What all tests share: one real Spark session, made the way a job makes it; and which tests a command runs.
 
-Where a test lies says what it needs: ``unit`` has its subject in this process, ``feature`` runs a command
-or a job, ``oracle`` has Kafka's own library, ``property`` draws many cases, ``environment`` needs Spark,
-servers or an installation. ``make test`` runs all but the last, which ``make test-environment`` runs.
+Where a test lies says what it is about: ``unit`` one room, ``feature`` a command or a job, ``oracle``
+Kafka's own library, ``property`` many drawn cases; ``environment`` needs Spark throughout, servers or an
+installation. ``make test`` runs all but the last, which ``make test-environment`` runs.
 
 ``make check`` leaves out what starts Spark (by the fixture ``spark`` or the mark of that name), and takes
 every eighth of what is marked ``sampled``. Files with Spark come first: where two run side by side, short

@@ -31,6 +31,8 @@ by_uv 2>/dev/null || install requirements.lock
 # The packages of this checkout, importable from any folder and notebook of this environment
 packages=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 for package in kafka_log_lake pyspark_kafka_log; do
+    [ -L "$packages/$package" ] || [ ! -e "$packages/$package" ] ||
+        fail "$venv has another kafka-log-lake: $venv/bin/python -m pip uninstall kafka-log-lake, then make setup"
     ln -sfn "$PWD/$package" "$packages/$package"
 done
 # The command of this checkout. Where a path has blanks, a first line of "#!" can't hold it

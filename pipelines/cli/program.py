@@ -19,7 +19,7 @@ from kafka_log_lake.pipelines.cli.options import exit_code_of, parser_of, progra
 from kafka_log_lake.pipelines.cli.values import nearest
 
 # The packages of the wheel's extras
-_OF_EXTRAS = (*("pyspark", "py4j", "delta", "deltalake", "duckdb", "jinja2", "markupsafe", "vl_convert"),)
+_OF_EXTRAS = ("pyspark", "py4j", "delta", "deltalake", "duckdb", "jinja2", "markupsafe", "vl_convert")
 
 
 def _named(word: str) -> Command:
@@ -66,10 +66,10 @@ def main(argv: Sequence[str] | None = None, command: str = "") -> int:
         elif words[0] == "--version":
             print(f"kafka-log-lake {kafka_log_lake.__version__}")
         else:
-            command = _named(words[0])
+            named = _named(words[0])
             if not {"-h", "--help", "--help-all"}.isdisjoint(words):  # prints it and exits, without its extra
-                parser_of(command, "--help-all" in words).parse_known_args(words[1:])
-            run = _main_of(command)
+                parser_of(named, "--help-all" in words).parse_known_args(words[1:])
+            run = _main_of(named)
             if argv is None:  # the command is the process, as under python -m
                 sys.argv[1:] = words[1:]
             code = run(None if argv is None else words[1:])

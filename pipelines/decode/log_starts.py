@@ -28,7 +28,7 @@ def store_log_starts(lake: LakeWriter, listing: Listing, options: StageOptions) 
     logs = listing.segments.group_by("partition_dir").aggregate(
         [("topic", "min"), ("partition", "min"), ("file_base_offset", "min"), ("wanted", "any")]
     )
-    starts, stored = listing.log_starts(), _stored(lake)
+    starts, stored = listing.log_starts(), stored_checkpoints(lake)
     rows = []
     for log in logs.filter(logs.column("wanted_any")).to_pylist():
         folder, first_file = log["partition_dir"], log["file_base_offset_min"]
@@ -44,7 +44,7 @@ def store_log_starts(lake: LakeWriter, listing: Listing, options: StageOptions) 
 
 def with_log_starts(lake: LakeWriter, listing: Listing, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns rows for ``checkpoints`` with the starts of their logs, as the last rows of these."""
-    starts, stored, first_files = listing.log_starts(), _stored(lake), _first_files(listing)
+    starts, stored, first_files = listing.log_starts(), stored_checkpoints(lake), _first_files(listing)
     return [
         {
             **row,
@@ -76,7 +76,7 @@ def _start_columns(start: LogStart | None, first_file: int, known: Mapping[str, 
     return dict(zip(_START, start, strict=True))
 
 
-def _stored(lake: LakeWriter) -> dict[str, dict[str, Any]]:
+def stored_checkpoints(lake: LakeWriter) -> dict[str, dict[str, Any]]:
     """Reads the columns _NAMES of each folder's last row in the table ``checkpoints``."""
     if not lake.has(CHECKPOINTS):
         return {}

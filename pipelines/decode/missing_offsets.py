@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_log_lake.pipelines.cli.verdict import Tails, claimed_by
-from kafka_log_lake.pipelines.decode.log_starts import with_log_starts
+from kafka_log_lake.pipelines.decode.log_starts import stored_checkpoints, with_log_starts
 from kafka_log_lake.pipelines.lake.commit import LakeWriter
 from kafka_log_lake.pipelines.lake.transactions import OF_ROWS, Read, known_rows, rows_of
 from kafka_log_lake.pipelines.listing.checkpoints import Checkpoint
@@ -129,7 +129,10 @@ def _compare_with_checkpoints(
     edges = edges_of_ledger(rows, noted, ends)
     if not edges:
         return []
-    stored = _stored(lake)
+    stored = {
+        folder: Checkpoint(**{name: row[name] for name in _FIELDS})
+        for folder, row in stored_checkpoints(lake).items()
+    }
     missing: list[tuple[str, Unseen]] = []
     new = []
     for log in sorted(edges):
@@ -151,12 +154,3 @@ def _compare_with_checkpoints(
 def _by_table(log: Edges, checkpoint: Checkpoint) -> list[Unseen]:
     """Returns what the view ``lost_offsets`` gives at a log's edges for a row of ``checkpoints``."""
     return at_edges(log, with_checkpoint(NO_WITNESSES, checkpoint))
-
-
-def _stored(lake: LakeWriter) -> dict[str, Checkpoint]:
-    """Reads the last row of each folder in the table ``checkpoints``."""
-    if not lake.has(CHECKPOINTS):
-        return {}
-    rows = lake.read(CHECKPOINTS, ["partition_dir", "read_at", *_FIELDS]).sort_by("read_at")
-    columns = ["partition_dir", *_FIELDS]
-    return {row.pop("partition_dir"): Checkpoint(**row) for row in rows.select(columns).to_pylist()}

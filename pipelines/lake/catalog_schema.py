@@ -58,9 +58,10 @@ class CatalogSchema:
 
     def __init__(self, on_demand: SparkOnDemand, name: str) -> None:
         self._on_demand, self.name = on_demand, name
-        catalog, *rest = name.split(".")
-        self._prefix = f"{rest[1]}_".lower() if len(rest) == 2 else ""
-        self.quoted = ".".join(map(sql_name, [catalog, *rest[:1]]))
+        parts = name.split(".")
+        self._catalog = parts[0] if len(parts) > 1 else None
+        self._prefix = f"{parts[2]}_".lower() if len(parts) > 2 else ""
+        self.quoted = ".".join(map(sql_name, parts[:2]))
         self.begin, self.ending = f"{self.quoted}.{self._prefix}", f".{self._prefix}" if self._prefix else ""
 
     @property
@@ -111,8 +112,7 @@ class CatalogSchema:
 
         One that is configured, such as ``io.delta.storage.S3DynamoDBLogStore``, is the user's choice.
         """
-        named = self.name.split(".")[:-1][:1]
-        catalog = named[0] if named else self.spark.catalog.currentCatalog()
+        catalog = self._catalog or self.spark.catalog.currentCatalog()
         if self.spark.conf.get(f"spark.sql.catalog.{catalog}", None) != _PUBLISHED_DELTA:
             return
         location = self.described.get("Location", "")

@@ -80,6 +80,7 @@ def resolve(sources: Iterable[str], default_scheme: str = "file") -> Sources:
             raise UserError("--source is empty: name a log directory, partition folder, .log file or glob")
         path = local_path(source, default_scheme)
         if path is None:
+            _refuse_password(source)
             resolved.remote.append(store.canonical_uri(source))
         else:
             for place in _expanded(path):
@@ -87,6 +88,17 @@ def resolve(sources: Iterable[str], default_scheme: str = "file") -> Sources:
     for names in (resolved.folders, resolved.files, resolved.remote):
         names[:] = dict.fromkeys(names)
     return resolved
+
+
+def _refuse_password(uri: str) -> None:
+    """Raises a UserError for a URI with a password, which the tables would hold in each row's ``segment``."""
+    scheme, _, rest = uri.partition("://")
+    user, at, place = rest.split("/")[0].rpartition("@")
+    if at and ":" in user:
+        raise UserError(
+            f"--source {scheme}://...@{place}: the tables would keep this password in every row: give it by "
+            "the variables or files that the store's own library reads"
+        )
 
 
 def local_path(source: str, default_scheme: str = "file") -> str | None:

@@ -27,6 +27,7 @@ from kafka_log_lake.pipelines.dataframes.source import requested
 from kafka_log_lake.pipelines.engine.session import configured
 from kafka_log_lake.udfs.spark.table_rows import ReadFailed, read_table
 from tests.support import corpus
+from tests.support.data_source import load, message
 from tests.support.java import QUICK_ENVIRONMENT
 from tests.support.logs import batch, put, two_topics
 
@@ -35,22 +36,8 @@ HOSTILE = corpus.ROOT / "hostile"
 HEADERS = "array<struct<key:string,value:binary>>"
 
 
-def load(spark: SparkSession, path: Path | str, schema: str | None = None, **options: Any) -> DataFrame:
-    reader = spark.read.format("kafka_log").options(**options)
-    return (reader.schema(schema) if schema else reader).load(str(path))
-
-
 def rows(frame: DataFrame) -> list[str]:
     return sorted(map(repr, frame.toArrow().to_pylist()))
-
-
-def message(frame_or_call: Any) -> str:
-    """The line that says what is wrong, without the traceback that Spark shows above it."""
-    with pytest.raises(Exception) as raised:
-        frame_or_call()
-    lines = str(raised.value).splitlines()
-    (line,) = [line for line in lines if line.startswith(("pipelines.", "udfs."))]
-    return line.partition(": ")[2]
 
 
 _NO_SEGMENTS = ("hostile", "_oracle", "_dump")

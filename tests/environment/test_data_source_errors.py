@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
 from kafka_log_lake.pipelines.cli.errors import UserError
@@ -20,23 +20,10 @@ from kafka_log_lake.pipelines.dataframes.source import requested
 from kafka_log_lake.udfs.spark.protocol import SLICE_SCHEMA
 from kafka_log_lake.udfs.spark.table_rows import ReadFailed, read_table
 from tests.support import corpus
+from tests.support.data_source import load, message
 from tests.support.logs import batch, two_topics
 
 HOSTILE = corpus.ROOT / "hostile"
-
-
-def load(spark: SparkSession, path: Path | str, schema: str | None = None, **options: Any) -> DataFrame:
-    reader = spark.read.format("kafka_log").options(**options)
-    return (reader.schema(schema) if schema else reader).load(str(path))
-
-
-def message(frame_or_call: Any) -> str:
-    """The line that says what is wrong, without the traceback that Spark shows above it."""
-    with pytest.raises(Exception) as raised:
-        frame_or_call()
-    lines = str(raised.value).splitlines()
-    (line,) = [line for line in lines if line.startswith(("pipelines.", "udfs."))]
-    return line.partition(": ")[2]
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import numpy as np
 
 from kafka_log_lake.udfs.format import faults
 from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.varints import int64
 from kafka_log_lake.udfs.kernels.codecs import Scratch, expand
 from kafka_log_lake.udfs.kernels.framing import increment_sequence
 from kafka_log_lake.udfs.vectorized_varint import read_varint, read_varlong
@@ -186,11 +187,11 @@ def _record(e: Any, data: np.ndarray, at: int, number: int) -> tuple[Record, int
     if p != end:
         raise Refused(f"{what}: expected a body of {size} bytes, found {p - start} used")
     is_append = e["timestamp_type"] == f.LOG_APPEND_TIME
-    timestamp = int(e["max_timestamp"]) if is_append else _int64(int(e["base_timestamp"]) + delta)
+    timestamp = int(e["max_timestamp"]) if is_append else int64(int(e["base_timestamp"]) + delta)
     base, sequence = int(e["base_sequence"]), f.NO_SEQUENCE
     if base >= 0:
         sequence = int(increment_sequence(base, offset_delta))
-    offset = _int64(int(e["base_offset"]) + offset_delta)
+    offset = int64(int(e["base_offset"]) + offset_delta)
     return Record(offset, timestamp, sequence, key, value, headers), end
 
 
@@ -199,11 +200,6 @@ def _bytes(data: np.ndarray, at: int, end: int, what: str) -> tuple[bytes | None
     if p < 0 or size > end - p:
         raise Refused(f"{what}: a part of {size} bytes, and {max(0, end - max(p, at))} are left")
     return (None, p) if size < 0 else (data[p : p + size].tobytes(), p + size)
-
-
-def _int64(number: int) -> int:
-    """Returns a number wrapped to an int64, as Java's addition overflows."""
-    return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
 def _messages(e: Any, content: bytes, limit: int) -> Iterator[Message]:
@@ -229,7 +225,7 @@ def _messages(e: Any, content: bytes, limit: int) -> Iterator[Message]:
             raise Refused(f"a wrapper offset of {outer}, and its last inner message has {last}")
         base = outer - last
     for message in inner:
-        message.offset = _int64(message.offset + base)
+        message.offset = int64(message.offset + base)
         if message.codec != f.CODEC_NONE:
             raise Refused("an inner message that is compressed itself")
         yield message

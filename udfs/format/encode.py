@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.varints import int64
 
 _WITHOUT_ATTRIBUTES, _WITH_ATTRIBUTES = b"", b"\x00"
 
@@ -51,7 +52,7 @@ def message(magic: int, offset: int, record: PlainRecord) -> bytes:
 def messages(magic: int, records: Sequence[PlainRecord]) -> bytes:
     """Returns the messages in a wrapper of magic 0 or 1; with magic 1 offsets count from the first."""
     base = records[0].offset if magic == f.MAGIC_V1 else 0
-    return b"".join(message(magic, _int64(record.offset - base), record) for record in records)
+    return b"".join(message(magic, int64(record.offset - base), record) for record in records)
 
 
 def _sized(data: bytes | None) -> bytes:
@@ -67,8 +68,8 @@ def batch_records(records: Sequence[PlainRecord], has_attributes: bool = True) -
         body = b"".join(
             (
                 attributes,
-                varint(_int64(record.timestamp - base_timestamp)),
-                varint(_int64(record.offset - base_offset)),
+                varint(int64(record.timestamp - base_timestamp)),
+                varint(int64(record.offset - base_offset)),
                 _sized(record.key),
                 _sized(record.value),
                 varint(len(record.headers)),
@@ -77,8 +78,3 @@ def batch_records(records: Sequence[PlainRecord], has_attributes: bool = True) -
         )
         out += varint(len(body)) + body
     return bytes(out)
-
-
-def _int64(value: int) -> int:
-    """Returns the value as Java's long holds it: a difference of two longs may overflow."""
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)

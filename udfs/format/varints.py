@@ -1,4 +1,4 @@
-"""Reads a varint of a record of magic 2 in plain Python, at the places where a kernel has stopped."""
+"""Integers of Java in plain Python, and the varints of a record of magic 2 where a kernel has stopped."""
 
 from __future__ import annotations
 
@@ -22,3 +22,8 @@ def varint_at(data: bytes | np.ndarray, at: int, end: int, bits: int = 32) -> tu
             raw &= (1 << bits) - 1
             return (raw >> 1) ^ -(raw & 1), at + i + 1
     return None
+
+
+def int64(value: int) -> int:
+    """Returns the value as Java's long holds it: sums and differences of two longs overflow."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -101,10 +101,11 @@ def _unreadable(error: Exception) -> SourceUnreadable:
 
 
 class LandedFiles:
-    """The data files that a task has open: the last few that it used."""
+    """The data files that a task has open, and the contents of chunks: the last few of both that it used."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[str, LandedFile] = OrderedDict()
+        self._held: OrderedDict[tuple[str, int], np.ndarray] = OrderedDict()  # by file and row
 
     def open(self, uri: str) -> LandedFile:
         file = self._open.pop(uri, None) or LandedFile(uri)
@@ -115,6 +116,14 @@ class LandedFiles:
 
     def content(self, chunk: Chunk, uri: str) -> np.ndarray:
         """Reads the bytes of a chunk, uint8[size]. Raises SourceUnreadable if they are not those landed."""
+        place = uri, chunk.row
+        if place not in self._held:
+            self._held[place] = self._read(chunk, uri)
+            if len(self._held) > _HELD:
+                self._held.popitem(last=False)
+        return self._held[place]
+
+    def _read(self, chunk: Chunk, uri: str) -> np.ndarray:
         stored: Any = self.open(uri).content(chunk.row).as_buffer()
         if stored is None or stored.size != chunk.size:
             held = "is null" if stored is None else f"has {stored.size} bytes"
@@ -131,6 +140,7 @@ class LandedFiles:
         return content
 
     def close(self) -> None:
+        self._held.clear()
         while self._open:
             self._open.popitem()[1].close()
 
@@ -144,7 +154,6 @@ class LandedChunks(Chunks):
         self._known: set[tuple[str, str, int]] = set()
         self._begins: list[int] = []  # of each chunk in the bytes of all
         self._chunks: list[tuple[Chunk, str]] = []
-        self._held: OrderedDict[int, np.ndarray] = OrderedDict()  # by their numbers
 
     def add(self, place: Hashable, segment: str, position: int, uri: str) -> None:
         """Adds the chunks at a position of a segment in a file; what was added before is skipped.
@@ -162,16 +171,11 @@ class LandedChunks(Chunks):
 
     def read_at(self, at: int, view: np.ndarray) -> int:
         number = bisect_right(self._begins, at) - 1
-        if number not in self._held:
-            self._held[number] = self._opened.content(*self._chunks[number])
-            if len(self._held) > _HELD:
-                self._held.popitem(last=False)
-        part = self._held[number][at - self._begins[number] :][: len(view)]
+        part = self._opened.content(*self._chunks[number])[at - self._begins[number] :][: len(view)]
         view[: len(part)] = part
         return len(part)
 
     def close(self) -> None:
-        self._held.clear()
         self._opened.close()
 
 
@@ -186,7 +190,6 @@ class LandedSource:
         self._segment, self._length, self._opened = segment, length, opened
         self._unopened = list(uris)
         self._chunks: list[tuple[Chunk, str]] = []  # of the files that were opened, by position
-        self._held: OrderedDict[int, np.ndarray] = OrderedDict()  # by their positions
 
     def size(self) -> int:
         return self._length
@@ -194,22 +197,12 @@ class LandedSource:
     def read_into(self, position: int, view: np.ndarray) -> int:
         done = 0
         while done < len(view) and position + done < self._length:
-            start, block = self._block(position + done)
-            part = block[position + done - start :][: len(view) - done]
+            chunk, uri = self._find(position + done)
+            content = self._opened.content(chunk, uri)
+            part = content[position + done - chunk.position :][: len(view) - done]
             view[done : done + len(part)] = part
             done += len(part)
         return done
-
-    def _block(self, position: int) -> tuple[int, np.ndarray]:
-        """Reads the chunk with the byte at ``position``; returns where it starts in the segment, and it."""
-        for start, block in reversed(self._held.items()):
-            if start <= position < start + len(block):
-                return start, block
-        chunk, uri = self._find(position)
-        self._held[chunk.position] = block = self._opened.content(chunk, uri)
-        if len(self._held) > _HELD:
-            self._held.popitem(last=False)
-        return chunk.position, block
 
     def _find(self, position: int) -> tuple[Chunk, str]:
         while True:
@@ -227,4 +220,4 @@ class LandedSource:
         return []
 
     def close(self) -> None:
-        self._held.clear()
+        """Does nothing: the files belong to the task."""

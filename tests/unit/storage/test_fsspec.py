@@ -19,6 +19,7 @@ from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.listing.list_segments import list_segments
 from kafka_log_lake.pipelines.listing.stores import list_files
+from kafka_log_lake.pipelines.listing.uris import resolve
 from kafka_log_lake.udfs.storage import store
 from kafka_log_lake.udfs.storage.object_source import BLOCK_BYTES, ObjectSource
 from tests.support import as_command
@@ -187,6 +188,18 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"; fsspec may know sftp://: install kafka-log-lake\[fsspec\] and "):
         list_segments("sftp://host/kafka")
     store._why_not_fsspec.cache_clear()
+
+
+@pytest.mark.parametrize("host", ["h.example", "h.example:8080"])
+def test_a_password_in_a_uri_is_refused_and_not_repeated(host: str) -> None:
+    with pytest.raises(UserError, match="keep this password") as refused:
+        list_segments(f"https://user:secret@{host}/logs")
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("uri", ["abfss://logs@account.example/a", "hdfs://user@node:8020/a", "s3://b/c:d@e"])
+def test_a_user_or_a_port_alone_is_no_password(uri: str) -> None:
+    assert resolve([uri]).remote == [uri]
 
 
 def test_a_lake_is_not_written_through_fsspec(url: str, logs: Path) -> None:

@@ -1,6 +1,6 @@
 """Avro payloads to Arrow: a schema compiled to a program (``udfs.kernels.avro``), and what it fills.
 
-The types are those of ``avro_types``.
+The types are those of ``avro.arrow_types``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Avro's binary encoding to canonical JSON, strictly: every byte is consumed, and means what the schema says.
 
 A type becomes a function once, which reads its bytes at a position. This is the exact reader: for one
-payload, for what the compiled reader (``avro_columns``) leaves to it, and for the words of an error.
+payload, for what the compiled reader (``avro.columns``) leaves to it, and for the words of an error.
 """
 
 from __future__ import annotations

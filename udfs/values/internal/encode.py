@@ -14,7 +14,7 @@ from kafka_log_lake.udfs.format.encode import PlainRecord, batch_records
 from kafka_log_lake.udfs.values.internal.definitions import MessageDefinition, MessageField, messages
 
 _NUMBERS = {"int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q", "uint16": ">H", "float64": ">d"}
-_FRAME_VERSION = 1  # of the frame of a record in __cluster_metadata: version, API key, version of the record
+FRAME_VERSION = 1  # of the frame of a record in __cluster_metadata: version, API key, version of the record
 
 
 def new_uuid() -> str:
@@ -38,7 +38,7 @@ def metadata_record(
     definitions: of the topic's messages; those of ``__remote_log_metadata`` have the same frame.
     """
     message = _message(definitions, name)
-    head = b"".join(map(_unsigned, (_FRAME_VERSION, message.api_key, version)))
+    head = b"".join(map(_unsigned, (FRAME_VERSION, message.api_key, version)))
     return head + _struct(message.fields, version, fields)
 
 

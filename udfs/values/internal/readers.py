@@ -11,12 +11,12 @@ negative length is null, the size of a known tagged field is not looked at.
 from __future__ import annotations
 
 import base64
-import math
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kafka_log_lake.udfs.values.internal.definitions import MessageDefinition, MessageField
+from kafka_log_lake.udfs.values.schemas.payload import canonical_float
 
 # Reads at a position; gives the value and the position behind it
 Reader = Callable[[bytes, int], tuple[Any, int]]
@@ -70,9 +70,7 @@ def _bool(data: bytes, at: int) -> tuple[bool, int]:
 def _float64(data: bytes, at: int) -> tuple[float | str, int]:
     """A non-number of JSON is a text, as Jackson writes it."""
     (value,) = struct.unpack_from(">d", data, at)
-    if math.isfinite(value):
-        return value, at + 8
-    return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity"), at + 8
+    return canonical_float(value), at + 8
 
 
 def _uuid(data: bytes, at: int) -> tuple[str, int]:

@@ -18,6 +18,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from kafka_log_lake.udfs.values.internal.definitions import MessageDefinition, messages
+from kafka_log_lake.udfs.values.internal.encode import FRAME_VERSION
 from kafka_log_lake.udfs.values.internal.readers import (
     Reader,
     UnreadableMessage,
@@ -29,7 +30,6 @@ _COORDINATORS = ("__consumer_offsets", "__transaction_state", "__share_group_sta
 _METADATA = ("__cluster_metadata", "__remote_log_metadata")
 TOPICS = (*_COORDINATORS, *_METADATA)
 
-_FRAME_VERSION = 1
 _int16 = struct.Struct(">h").unpack_from
 # Messages of Kafka's default consumers inside GroupMetadataValue: ConsumerProtocol of kafka-clients
 _CONSUMER = "consumer"
@@ -133,7 +133,7 @@ def _header(value: bytes) -> tuple[int, int, int]:
         if number > 0x7FFF:
             raise UnreadableMessage(f"{number}, which is too large", what)
         numbers.append(number)
-        if numbers[0] != _FRAME_VERSION:
+        if numbers[0] != FRAME_VERSION:
             raise UnreadableMessage(f"frame version {number} is not known")
     return numbers[1], numbers[2], at
 

@@ -1,6 +1,6 @@
 """Columns of JSON taken at once, as far as nothing in them is out of the ordinary.
 
-What is left is for the exact way (``json_text``, ``json_columns``), which alone judges it. So what is taken
+What is left is for the exact way (``json.parse``, ``json.structs``), which alone judges it. So what is taken
 here has to be what that makes of it.
 """
 
@@ -69,7 +69,7 @@ def _text(payload: bytes | None, is_framed: bool) -> str | None:
 
 
 def structs(payloads: pa.BinaryArray, type_: pa.StructType) -> tuple[pa.Array, np.ndarray]:
-    """Objects as a type of ``json_columns.inferred``, by Arrow's reader of JSON; and the rows that they have.
+    """Objects as a type of ``json.structs.inferred``, by Arrow's reader of JSON; and the rows that they have.
 
     payloads: binary[n], none of them null.
     """

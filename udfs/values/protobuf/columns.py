@@ -1,7 +1,7 @@
 """Protobuf payloads to Arrow: a message type as tables (``udfs.kernels.protobuf``), and what they fill.
 
-The types are those of ``protobuf_types``. A payload that the compiled reader refuses is for the exact one
-(``protobuf``) to judge.
+The types are those of ``protobuf.arrow_types``. A payload that the compiled reader refuses is for the exact
+one (``protobuf.payload``) to judge.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Decodes the keys or the values of a topic to one typed column: split by schema, decoded, joined again.
 
 Most payloads of a topic have one of a few schema ids: those of an id are decoded together by a compiled
-reader (``avro_columns``, ``protobuf_columns``). All else goes the exact way, payload by payload
+reader (``avro.columns``, ``protobuf.columns``). All else goes the exact way, payload by payload
 (``payloads``), and so does each payload that a compiled reader refuses, to learn why.
 
 A topic may hold several types (RecordNameStrategy), or text besides them: then the column is a struct with a
@@ -143,7 +143,7 @@ class SideDecoder:
         infers: bool = False,
         fills: bool = False,
     ) -> None:
-        """infers: whether JSON becomes structs (``json_columns``); else it is text.
+        """infers: whether JSON becomes structs (``json.structs``); else it is text.
 
         fills: whether what a version does not have gets the latest one's defaults (``defaults``).
         """
