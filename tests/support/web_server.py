@@ -15,9 +15,16 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    """gives_parts: whether a request for a range is answered by it, else by the whole file."""
+    """gives_parts: whether a request for a range is answered by it, else by the whole file.
+
+    modified: what it says of when each file was written; "" for the truth.
+    """
 
     gives_parts = True
+    modified = ""
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return self.modified or super().date_time_string(timestamp)
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -41,14 +48,10 @@ class _Handler(SimpleHTTPRequestHandler):
         self.wfile.write(part)
 
 
-class _Whole(_Handler):
-    gives_parts = False
-
-
 @contextmanager
-def serving(folder: Path, gives_parts: bool = True) -> Iterator[str]:
-    """Serves a folder within a ``with`` block, and yields its URL."""
-    handler = partial(_Handler if gives_parts else _Whole, directory=str(folder))
+def serving(folder: Path, **attributes: Any) -> Iterator[str]:
+    """Serves a folder within a ``with`` block, and yields its URL. attributes: of ``_Handler``."""
+    handler = partial(type("_Server", (_Handler,), attributes), directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = Thread(target=server.serve_forever, daemon=True)
         thread.start()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from threading import Lock
@@ -144,8 +144,10 @@ def _file_info(path: str, info: dict[str, Any]) -> FileInfo:
 
 
 def _modified(info: dict[str, Any]) -> datetime | float | None:
-    """Returns when a file was written; None where its info does not tell it."""
+    """Returns when a file was written; None where its info does not tell it in a form that can be read."""
     modified = next((info[name] for name in _TIMES if info.get(name) is not None), None)
     if not isinstance(modified, str):
         return modified
-    return parsedate_to_datetime(modified) if "," in modified else datetime.fromisoformat(modified)
+    with suppress(ValueError):
+        return parsedate_to_datetime(modified) if "," in modified else datetime.fromisoformat(modified)
+    return None

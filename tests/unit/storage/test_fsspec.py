@@ -145,6 +145,15 @@ def test_a_server_that_gives_whole_files_alone_is_left_with_a_reason(tmp_path: P
     assert warning.endswith("it can't be read: the server gives no part of a file, only all of it")
 
 
+@pytest.mark.parametrize(
+    "modified", ["Sat, 99 Nov 99999 04:06:00 GMT", "28-Nov-2026 04:06", "yesterday, noon"]
+)
+def test_a_time_that_nobody_can_read_takes_no_file_away(logs: Path, modified: str) -> None:
+    with serving(logs.parent, modified=modified) as address:
+        listing = list_segments(f"{address}/logs")
+    assert (listing.segments.num_rows, listing.unreadable) == (5, {})
+
+
 def test_a_server_that_does_not_answer_is_not_an_empty_folder(tmp_path: Path) -> None:
     with serving(tmp_path) as address:
         pass
