@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator
@@ -18,6 +17,7 @@ from kafka_log_lake.udfs.batches.committed import Delivery, delivery_of
 from kafka_log_lake.udfs.decoder.decoded import Damage, Range
 from kafka_log_lake.udfs.decoder.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES, SegmentDecoder
 from kafka_log_lake.udfs.errors import JobError
+from kafka_log_lake.udfs.format.file_names import segment_base
 from kafka_log_lake.udfs.format.schema import HEADER_TYPE, RECORDS
 from kafka_log_lake.udfs.kernels.record_columns import NAMES
 from kafka_log_lake.udfs.storage.byte_source import FileSource, SourceChanged, SourceUnreadable, path_of_uri
@@ -27,7 +27,6 @@ from kafka_log_lake.udfs.storage.store import canonical_uri
 if TYPE_CHECKING:
     from kafka_log_lake.udfs.storage.object_source import ObjectSource
 
-_SEGMENT = re.compile(r"[0-9]{20}\.log")
 _OURS = ("kafka_log_lake",)
 _WAYS = ("warn", "raise", "ignore")
 OnDamage = Callable[[Damage], None] | Literal["warn", "raise", "ignore"]
@@ -118,7 +117,7 @@ def decode_segment(
         _check_number("max_batch_uncompressed", max_batch_uncompressed, 1)
         decoder = SegmentDecoder(
             source,
-            Range(length, start, file_base_offset=base_offset_of(os.fspath(path))),
+            Range(length, start, file_base_offset=segment_base(os.fspath(path))),
             *limits,
             columns=schema.names,
             content_crc=False,
@@ -169,12 +168,6 @@ def _delivery_beside(path: str) -> Delivery:
     return delivery_of(os.path.dirname(os.path.abspath(local)))
 
 
-def base_offset_of(path: str) -> int | None:
-    """The base offset in the name of a segment, a path or URI; None for another name."""
-    name = path.rpartition("/")[2]
-    return int(name.removesuffix(".log")) if _SEGMENT.fullmatch(name) else None
-
-
 def check_path(path: object) -> None:
     """Raises a TypeError for a path that is not a str or PathLike."""
     if not isinstance(path, str | os.PathLike):
@@ -193,7 +186,7 @@ def _check_number(name: str, value: object, low: int, high: int | None = None) -
 
 def _refuse_other_file(path: str, length: int) -> None:
     """Raises a ValueError where a file that holds no batch does not even have a segment's name."""
-    if base_offset_of(path) is None:
+    if segment_base(path) is None:
         raise ValueError(
             f"{path} is not a Kafka log segment: no record batch in its {length:,} bytes; "
             'on_damage="ignore" reads it all the same'
@@ -215,7 +208,7 @@ def _tell(path: str, damage: Damage, is_whole: bool, on_damage: OnDamage) -> Non
     elif on_damage != "ignore":
         what = f"{damage.reason} at byte {damage.position:,}, {damage.size:,} bytes: {damage.detail}"
         message = f"{path} is not a Kafka log segment ({what})" if is_whole else f"{path}: {what}"
-        if on_damage == "raise" or (is_whole and base_offset_of(path) is None):
+        if on_damage == "raise" or (is_whole and segment_base(path) is None):
             raise DamageError(message, damage)
         warnings.warn(DamageWarning(message), stacklevel=_outside())
 

@@ -31,6 +31,7 @@ from kafka_log_lake.pipelines.dataframes.reading import one_line, read_slices
 from kafka_log_lake.pipelines.dataframes.slices import Span, list_requested, make_tasks, opened
 from kafka_log_lake.pipelines.plan.headers import Header, headers, may_go_on
 from kafka_log_lake.pipelines.plan.slices import Segment
+from kafka_log_lake.udfs.format.file_names import file_name
 from kafka_log_lake.udfs.storage.byte_source import ByteSource
 from kafka_log_lake.udfs.storage.fingerprint import FileMatch, compare_fingerprint, mark
 from kafka_log_lake.udfs.storage.store import canonical_uri, is_object_store
@@ -254,7 +255,7 @@ def _holds(folder: Sequence[Segment], place: StreamPosition) -> bool:
 def _by_offset(folder: Sequence[Segment], before: StreamPosition, failfast: bool) -> StreamPosition:
     """Finds the first batch that holds, or follows, the offset at which the stream continues."""
     is_there = _own(folder, before) is not None
-    wanted, where = before.next_offset, f"{folder[0].partition_dir}/{before.segment:020d}.log"
+    wanted, where = before.next_offset, f"{folder[0].partition_dir}/{file_name(before.segment)}"
     if folder[0].file_base_offset > wanted:
         text = f"{where} is gone: the stream goes on at offset {folder[0].file_base_offset}, not at {wanted}"
         _tell(text, failfast)

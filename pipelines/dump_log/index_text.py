@@ -15,6 +15,7 @@ from kafka_log_lake.udfs.decoder.kafka_reader import Refused, records_of
 from kafka_log_lake.udfs.decoder.lenient import LEAST_LENGTH, LenientDecoder
 from kafka_log_lake.udfs.decoder.segment_decoder import MAX_BATCH_UNCOMPRESSED
 from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX, leading_offset, stem_of
 from kafka_log_lake.udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE, leader_epochs, offset_checkpoint
 from kafka_log_lake.udfs.indexes.entries import (
     OFFSET_ENTRY,
@@ -125,7 +126,7 @@ class IndexText:
         base = base_of(path)
         entries = whole_entries(data, TIME_ENTRY)
         with closing(_Log(log_of(path))) as log:
-            name = f"{_stem(path)}{OFFSET_INDEX}"
+            name = f"{stem_of(path)}{OFFSET_INDEX}"
             index = whole_entries(read_beside(path, name, MOST_INDEX_BYTES), OFFSET_ENTRY)
             if self.sanity_only:
                 _check_time_index(data, entries)
@@ -184,21 +185,17 @@ class IndexText:
             yield line
 
 
-def _stem(path: str) -> str:
-    return os.path.basename(path).split(".")[0]
-
-
 def base_of(path: str) -> int:
     """Returns the base offset in a file's name. Raises Refused if there is none."""
-    stem = _stem(path)
-    if not (stem.isascii() and stem.isdigit()):
-        raise Refused(f"its name begins with {stem!r}, not with a base offset")
-    return int(stem)
+    base = leading_offset(path)
+    if base is None:
+        raise Refused(f"its name begins with {stem_of(path)!r}, not with a base offset")
+    return base
 
 
 def log_of(path: str) -> str:
     """Returns the path of the segment next to an index; for ``.deleted`` ones the ``.log.deleted`` file."""
-    name = f"{_stem(path)}.log{DELETED if path.endswith(DELETED) else ''}"
+    name = f"{stem_of(path)}{SEGMENT_SUFFIX}{DELETED if path.endswith(DELETED) else ''}"
     return os.path.join(os.path.dirname(path), name)
 
 

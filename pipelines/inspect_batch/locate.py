@@ -14,15 +14,14 @@ from kafka_log_lake.pipelines.inspect_batch.place import BatchPlace, Neighbour, 
 from kafka_log_lake.pipelines.listing.naming import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
-    SEGMENT_SUFFIX,
     SWAP_SUFFIX,
     offset_left,
     parse_file,
-    segment_name,
 )
 from kafka_log_lake.pipelines.plan.headers import Header, headers
 from kafka_log_lake.udfs.decoder.resync import LastOffset, Resynchronizer
 from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX, file_name, leading_offset
 from kafka_log_lake.udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE, MOST_BYTES, leader_epochs
 from kafka_log_lake.udfs.kernels.framing import is_sound
 from kafka_log_lake.udfs.storage.byte_source import FileSource
@@ -47,8 +46,8 @@ class Locator:
         self.path = path
         self.source = FileSource(path)
         self.length = self.source.size()
-        stem = os.path.basename(path).split(".")[0]
-        self.base = int(stem) if stem.isascii() and stem.isdigit() else -1
+        base = leading_offset(path)
+        self.base = -1 if base is None else base
         self._resync = Resynchronizer(self.source, 0, self.length)
         self._epochs = _epochs(path)
 
@@ -207,7 +206,7 @@ def segment_of(folder: str, offset: int | None, include_deleted: bool = False) -
     bases = sorted(base for name in names if isinstance(base := parse_file(name), int))
     if include_deleted and offset is not None:
         deleted = sorted(name for name in names if offset_left(name, DELETED_SUFFIX) is not None)
-        live = [segment_name(base) for base in bases if base <= offset][-1:]
+        live = [file_name(base) for base in bases if base <= offset][-1:]
         for name in (*live, *reversed(deleted)):
             if _has(path := os.path.join(folder, name), offset):
                 return path
@@ -218,9 +217,9 @@ def segment_of(folder: str, offset: int | None, include_deleted: bool = False) -
             f"{folder} has no segment: give a partition's folder, such as logs/orders-0, or a .log file"
         )
     if offset is None:
-        first = os.path.join(folder, segment_name(bases[0]))
+        first = os.path.join(folder, file_name(bases[0]))
         raise UserError(f"{folder} is a folder: give --offset N, or one of its segments, such as {first}")
     able = [base for base in bases if base <= offset]
     if not able:
         raise UserError(f"offset {offset} is before the first segment, which begins with {bases[0]}")
-    return os.path.join(folder, segment_name(able[-1]))
+    return os.path.join(folder, file_name(able[-1]))

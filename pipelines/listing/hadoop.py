@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 from kafka_log_lake.pipelines.cli.errors import UserError, one_line
 from kafka_log_lake.pipelines.engine.driver import driver_of, spark_errors
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
-from kafka_log_lake.pipelines.listing.naming import SEGMENT_SUFFIX
 from kafka_log_lake.pipelines.listing.stores import FILES_SCHEMA, files_table
 from kafka_log_lake.pipelines.listing.uris import escape
+from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX
 from kafka_log_lake.udfs.storage.store import MOUNTS, hadoop_options, missing_package, spark_uri
 
 _S3_CLASS = "fs.s3.impl"

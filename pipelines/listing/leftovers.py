@@ -73,8 +73,9 @@ def deleted_files(folder: Folder, include_deleted: bool | None) -> tuple[list[tu
 def passed_files(folder: Folder, place: PartitionFolder, files: Iterable[File]) -> list[PassedOver]:
     """``.log.deleted`` files as passed over."""
     return [
-        PassedOver(f"{folder.uri}/{one.name}", *place, TO_DELETE, int(one.name[:20]), one.length)
+        PassedOver(f"{folder.uri}/{one.name}", *place, TO_DELETE, base, one.length)
         for one in files
+        if (base := offset_left(one.name, DELETED_SUFFIX)) is not None
     ]
 
 

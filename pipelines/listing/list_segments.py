@@ -22,7 +22,6 @@ from kafka_log_lake.pipelines.listing.naming import (
     NO_PARTITION,
     NULL_TO_SPARK,
     NULL_TOPIC,
-    SEGMENT_SUFFIX,
     SWAP_SUFFIX,
     TO_DELETE,
     File,
@@ -38,6 +37,7 @@ from kafka_log_lake.pipelines.listing.remote import remote_folders
 from kafka_log_lake.pipelines.listing.swaps import Completed, ReadEnd, complete_swaps, segments_alone
 from kafka_log_lake.pipelines.listing.uris import resolve
 from kafka_log_lake.udfs.compute import pc
+from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX
 from kafka_log_lake.udfs.format.schema import SEGMENTS
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from kafka_log_lake.pipelines.listing.naming import (
     DELETED_SUFFIX,
     LEFT_BEHIND,
     LINK,
-    SEGMENT_SUFFIX,
     SPECIAL,
     UNREADABLE,
     UNREADABLE_FOLDER,
@@ -30,6 +29,7 @@ from kafka_log_lake.pipelines.listing.naming import (
 )
 from kafka_log_lake.pipelines.listing.other_files import other_files
 from kafka_log_lake.pipelines.listing.uris import canonical
+from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX
 from kafka_log_lake.udfs.storage.regular_file import MOST_SMALL_BYTES, RefusedFile, read_regular, what_it_is
 
 if TYPE_CHECKING:

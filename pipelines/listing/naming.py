@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.cli.values import is_utf8
+from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX, split_name
 from kafka_log_lake.udfs.format.hive import MAX_NAME_BYTES, NULL, longest_name
 from kafka_log_lake.udfs.format.layout import MAX_OFFSET
-
-SEGMENT_SUFFIX = ".log"
 
 # Reasons to skip a folder or a file. A broker leaves folders of the first three kinds behind.
 DELETED, STRAY, FUTURE = "folder -delete", "folder -stray", "folder -future"
@@ -55,8 +54,6 @@ NOT_LOOKED_AT = {
 
 PARTITION_FOLDER = re.compile(r"(?s)(.+)-([0-9]+)")
 LEFT_FOLDER = re.compile(r"(?s)(.*)\.[0-9a-fA-F]+-(delete|stray|future)")
-_SEGMENT_NAME = re.compile(r"[0-9]{20}\.log")
-_FILE_LEFT_BEHIND = re.compile(r"[0-9]{20}(\.log\.(?:swap|cleaned|deleted))")
 _MAX_PARTITION = 2**31 - 1
 
 
@@ -133,10 +130,10 @@ def left_state(partition_dir: str) -> str | None:
 
 def parse_file(name: str) -> int | str:
     """The base offset in the name of a segment, or the reason to skip the file."""
-    if not _SEGMENT_NAME.fullmatch(name):
+    parts = split_name(name)
+    if parts is None or parts.suffix != SEGMENT_SUFFIX:
         return NO_SEGMENT
-    offset = int(name[: -len(SEGMENT_SUFFIX)])
-    return offset if offset <= MAX_OFFSET else OFFSET_TOO_BIG
+    return parts.offset if parts.offset <= MAX_OFFSET else OFFSET_TOO_BIG
 
 
 def is_log(name: str) -> bool:
@@ -146,12 +143,8 @@ def is_log(name: str) -> bool:
 
 def left_behind(name: str) -> str | None:
     """Why a file next to the segments is skipped; None for any other file."""
-    match = _FILE_LEFT_BEHIND.fullmatch(name)
-    return LEFT_BEHIND[match.group(1)] if match else None
-
-
-def segment_name(base_offset: int) -> str:
-    return f"{base_offset:020d}{SEGMENT_SUFFIX}"
+    parts = split_name(name)
+    return LEFT_BEHIND.get(parts.suffix) if parts else None
 
 
 def offset_left(name: str, suffix: str) -> int | None:
@@ -159,11 +152,11 @@ def offset_left(name: str, suffix: str) -> int | None:
 
     suffix: SWAP_SUFFIX, DELETED_SUFFIX, or CLEANED_SUFFIX, which an index has too.
     """
-    pattern = rf"[0-9]{{20}}{re.escape(suffix)}"
-    if suffix == CLEANED_SUFFIX:
-        pattern = r"[0-9]{20}\..*\.cleaned"
-    offset = int(name[:20]) if re.fullmatch(pattern, name) else MAX_OFFSET + 1
-    return offset if offset <= MAX_OFFSET else None
+    parts = split_name(name)
+    if parts is None or parts.offset > MAX_OFFSET:
+        return None
+    is_left = parts.suffix.endswith(suffix) if suffix == CLEANED_SUFFIX else parts.suffix == suffix
+    return parts.offset if is_left else None
 
 
 def counts_folders(reason: str) -> bool:

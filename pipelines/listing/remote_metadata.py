@@ -11,9 +11,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from kafka_log_lake.udfs.batches.account import REMOTE_METADATA, RemoteRange
+from kafka_log_lake.udfs.format.file_names import segment_base
 
 _FOLDER = re.compile(rf"{REMOTE_METADATA}-[0-9]+")
-_SEGMENT = re.compile(r"[0-9]{20}\.log")
 _FINISHED = 1  # COPY_SEGMENT_FINISHED
 
 
@@ -38,7 +38,7 @@ def remote_ranges(log_dir: str) -> RemoteRanges | None:
     for name in folders:
         folder = os.path.join(log_dir, name)
         try:
-            segments = sorted(one for one in os.listdir(folder) if _SEGMENT.fullmatch(one))
+            segments = sorted(one for one in os.listdir(folder) if segment_base(one) is not None)
         except OSError:
             found.is_whole = False
             continue

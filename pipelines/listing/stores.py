@@ -16,8 +16,8 @@ from pyarrow import fs
 from wcmatch import glob
 
 from kafka_log_lake.pipelines.cli.errors import UserError
-from kafka_log_lake.pipelines.listing.naming import SEGMENT_SUFFIX
 from kafka_log_lake.pipelines.listing.uris import GLOB_CHARACTERS, glob_flags
+from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX
 from kafka_log_lake.udfs.storage.byte_source import reason_of
 from kafka_log_lake.udfs.storage.store import open_store
 

@@ -22,7 +22,6 @@ from typing import NamedTuple
 from kafka_log_lake.pipelines.listing.naming import (
     CLEANED_SUFFIX,
     REPLACED,
-    SEGMENT_SUFFIX,
     SWAP_NOT_WHOLE,
     SWAP_SUFFIX,
     SWAP_UNFINISHED,
@@ -31,8 +30,8 @@ from kafka_log_lake.pipelines.listing.naming import (
     Folder,
     offset_left,
     parse_file,
-    segment_name,
 )
+from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX, file_name
 from kafka_log_lake.udfs.storage.byte_source import SourceError
 
 
@@ -96,7 +95,7 @@ def complete_swaps(folder: Folder, read_end: ReadEnd) -> Completed:
     done.replaced = {segments[offset].name for offset in replaced}
     done.files = [one for one in done.files if one.name not in done.replaced]
     for offset in sorted(ends):
-        file, name = swaps[offset], segment_name(offset)
+        file, name = swaps[offset], file_name(offset)
         old = segments.get(offset)
         done.files.append(file._replace(name=name, wanted=file.wanted or (old is not None and old.wanted)))
         done.swaps[name] = f"{folder.uri}/{file.name}"

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafka_log_lake.pipelines.cli.errors import UserError
-from kafka_log_lake.pipelines.listing.naming import DELETED_SUFFIX, SEGMENT_SUFFIX
+from kafka_log_lake.pipelines.listing.naming import DELETED_SUFFIX
+from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX
 from kafka_log_lake.udfs.storage import store
 from kafka_log_lake.udfs.storage.foreign import name_kind
 

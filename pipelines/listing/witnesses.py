@@ -7,7 +7,6 @@ never ahead of its log, so a log that grows reaches all that they name.
 from __future__ import annotations
 
 import os
-import re
 import struct
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from kafka_log_lake.pipelines.listing.checkpoints import Checkpoint, Checkpoints
 from kafka_log_lake.pipelines.listing.naming import (
+    LEFT_BEHIND,
     PartitionFolder,
     parse_folder,
     parse_left_folder,
@@ -25,13 +25,14 @@ from kafka_log_lake.pipelines.listing.uris import canonical
 from kafka_log_lake.udfs.batches.account import NO_WITNESSES, Leftover, Witnesses
 from kafka_log_lake.udfs.batches.noted_start import first_batch_epoch
 from kafka_log_lake.udfs.format.checkpoint_text import LEADER_EPOCH_FILE, epoch_entries
+from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX, file_name, segment_base, split_name
 from kafka_log_lake.udfs.format.layout import MAX_OFFSET
+from kafka_log_lake.udfs.indexes.files import OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX
 from kafka_log_lake.udfs.storage.byte_source import path_of_uri
 from kafka_log_lake.udfs.storage.regular_file import MOST_SMALL_BYTES, opened_regular, read_regular
 
 _METADATA = "partition.metadata"
 _ENTRY = struct.Struct(">iI")  # of an .index: offset, less the base offset; position in the segment
-_NAME = re.compile(r"([0-9]{20})\.(?:(log|index|timeindex|snapshot)|log\.(deleted|swap|cleaned))")
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,7 @@ class WitnessFiles:
     def _add_left(
         self, place: tuple[str, int], kind: str, folder: str, entries: Iterable[os.DirEntry[str]]
     ) -> None:
-        found = ((_NAME.fullmatch(entry.name), entry) for entry in entries)
-        logs = [(int(match[1]), entry) for match, entry in found if match and match[2] == "log"]
+        logs = [(base, entry) for entry in entries if (base := segment_base(entry.name)) is not None]
         if not logs:
             return
         try:
@@ -129,7 +129,7 @@ class WitnessFiles:
         if left:
             found = replace(found, aside=(*found.aside, *left))
         if (found.first_epoch_start or 0) > start and (folder := path_of_uri(partition_dir)):
-            found = replace(found, first_batch_epoch=first_batch_epoch(f"{folder}/{start:020d}.log"))
+            found = replace(found, first_batch_epoch=first_batch_epoch(f"{folder}/{file_name(start)}"))
         noted_start = found.start_of(start)
         if noted_start is not None and noted_start < start:
             found = self._with_remote(found, topic_id, partition)
@@ -195,24 +195,25 @@ def _witnesses(folder: str, names: Sequence[str], follow: bool) -> Witnesses:
     """What the names and the small files in a partition folder say."""
     logs, indexes, snapshots, aside = set[int](), set[int](), list[int](), list[Leftover]()
     for name in names:
-        match = _NAME.fullmatch(name)
-        if match is None or (base := int(match[1])) > MAX_OFFSET:
+        parts = split_name(name)
+        if parts is None or parts.offset > MAX_OFFSET:
             continue
-        kind = match[2]
-        if kind == "log":
+        base, suffix = parts
+        if suffix == SEGMENT_SUFFIX:
             logs.add(base)
-        elif kind == "snapshot":
+        elif suffix == PRODUCER_SNAPSHOT:
             snapshots.append(base)
-        elif kind is None:
-            aside.append(Leftover(os.path.join(folder, name), match[3], base, _length(folder, name)))
-        else:
+        elif suffix in (OFFSET_INDEX, TIME_INDEX):
             indexes.add(base)
+        elif suffix in LEFT_BEHIND:
+            kind = suffix.rpartition(".")[2]
+            aside.append(Leftover(os.path.join(folder, name), kind, base, _length(folder, name)))
     swaps = {one.base for one in aside if one.kind == "swap"}
     epochs, problems = (
         _epochs(os.path.join(folder, LEADER_EPOCH_FILE), follow) if LEADER_EPOCH_FILE in names else (None, ())
     )
     last = max(logs, default=None)
-    index = None if last not in indexes else os.path.join(folder, f"{last:020d}.index")
+    index = None if last not in indexes else os.path.join(folder, file_name(last, OFFSET_INDEX))
     return Witnesses(
         epochs,
         snapshots=tuple(sorted(snapshots)),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kafka_log_lake.pipelines.recover.entries import Copy, rows_where
+from kafka_log_lake.udfs.format.file_names import file_name
+from kafka_log_lake.udfs.indexes.files import PRODUCER_SNAPSHOT
 
 END = np.iinfo(np.int64).max
 Epochs = list[tuple[int, int]]  # (leader epoch, start offset), both rising
@@ -75,7 +77,7 @@ def check_snapshots(copy: Copy) -> None:
         for row in kept[inside & other][:1]:
             del copy.snapshots[base]
             words = f"producer {row['producer_id']} wrote offset {row['last_offset']} last"
-            copy.unbelieved.append(f"{base:020d}.snapshot: {words}")
+            copy.unbelieved.append(f"{file_name(base, PRODUCER_SNAPSHOT)}: {words}")
 
 
 def log_end(copy: Copy) -> int:

@@ -33,7 +33,7 @@ from kafka_log_lake.pipelines.lake.create import create_table, create_tables
 from kafka_log_lake.pipelines.lake.intents import Intents
 from kafka_log_lake.pipelines.listing.list_segments import Rows, TopicFilter
 from kafka_log_lake.pipelines.listing.listing import Listing
-from kafka_log_lake.pipelines.listing.naming import File, PartitionFolder, segment_name
+from kafka_log_lake.pipelines.listing.naming import File, PartitionFolder
 from kafka_log_lake.pipelines.listing.uris import canonical, parse_source
 from kafka_log_lake.pipelines.plan.slices import LITTLE
 from kafka_log_lake.pipelines.recover import rows
@@ -48,6 +48,7 @@ from kafka_log_lake.pipelines.tasks.pool import Map
 from kafka_log_lake.pipelines.tasks.slice_rows import DIRECT
 from kafka_log_lake.udfs.batches.clocks import LIKELY
 from kafka_log_lake.udfs.batches.log_start import BY_COPIES, LogStart
+from kafka_log_lake.udfs.format.file_names import file_name
 from kafka_log_lake.udfs.format.recovery_tables import HEALED_BATCHES, LOST_RANGES, LOST_RECORDS
 from kafka_log_lake.udfs.format.schema import SEGMENTS, Table
 from kafka_log_lake.udfs.indexes.kraft_snapshot import METADATA_TOPIC
@@ -235,9 +236,9 @@ def _listing(logs: Mapping[tuple[str, int], HealedLog]) -> Listing:
     listed = Rows()
     for place, log in logs.items():
         segments = [
-            (one.base, File(segment_name(one.base), one.length, one.modified, True)) for one in log.segments
+            (one.base, File(file_name(one.base), one.length, one.modified, True)) for one in log.segments
         ]
-        lists = {segment_name(one.base): f"{one.uri}{PIECES}" for one in log.segments if one.length}
+        lists = {file_name(one.base): f"{one.uri}{PIECES}" for one in log.segments if one.length}
         listed.add(PartitionFolder(*place), canonical(log.folder), log.topic_id, segments, lists)
     starts = {canonical(log.folder): LogStart(log.start, BY_COPIES, LIKELY) for log in logs.values()}
     return Listing(listed.sorted_table(), starts=starts)

@@ -20,12 +20,12 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from kafka_log_lake.pipelines.listing.naming import segment_name
 from kafka_log_lake.pipelines.listing.uris import canonical
 from kafka_log_lake.pipelines.recover.compare import Compared
 from kafka_log_lake.pipelines.recover.entries import MOST_RELATIVE, SegmentFile
 from kafka_log_lake.udfs.decoder.decoded import Range
 from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.file_names import file_name
 from kafka_log_lake.udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE
 from kafka_log_lake.udfs.storage.byte_source import PIECES, ByteSource, path_of_uri, read_at
 from kafka_log_lake.udfs.storage.opening import open_source
@@ -99,7 +99,7 @@ def places_of(log: LogToWrite, folder: str) -> tuple[pa.Array, np.ndarray]:
     uris = [pa.array([], pa.string())]
     positions = [np.zeros(0, dtype=np.int64)]
     for base, batches in segments_of(log):
-        uris.append(pa.repeat(f"{canonical(folder)}/{segment_name(base)}", len(batches)))
+        uris.append(pa.repeat(f"{canonical(folder)}/{file_name(base)}", len(batches)))
         positions.append(np.cumsum(batches["size"]) - batches["size"])
     return pa.concat_arrays(uris), np.concatenate(positions)
 
@@ -113,7 +113,7 @@ def write_log(log: LogToWrite, folder: str) -> list[SegmentFile]:
     os.makedirs(folder, exist_ok=True)
     written, names = [], {LEADER_EPOCH_FILE, "partition.metadata"}
     for base, batches in segments_of(log):
-        name = segment_name(base)
+        name = file_name(base)
         stem = name.removesuffix(".log")
         _write(f"{folder}/{name}{PIECES}", pieces_text(list(_pieces(log, batches))).encode())
         offsets, times = _indexes(base, batches)
@@ -123,7 +123,7 @@ def write_log(log: LogToWrite, folder: str) -> list[SegmentFile]:
         uri = f"{canonical(folder)}/{name}"
         written.append(SegmentFile(uri, base, int(batches["size"].sum()), _modified(log, batches)))
     if not written:
-        name = segment_name(log.start)
+        name = file_name(log.start)
         _write(f"{folder}/{name}", b"")
         names.add(name)
         modified = max((one.modified for files in log.files.values() for one in files), default=0)

@@ -27,7 +27,6 @@ from kafka_log_lake.pipelines.listing.local import topic_id_of
 from kafka_log_lake.pipelines.listing.naming import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
-    SEGMENT_SUFFIX,
     SWAP_SUFFIX,
     File,
     Folder,
@@ -49,6 +48,7 @@ from kafka_log_lake.pipelines.listing.uris import (
 )
 from kafka_log_lake.pipelines.plan.headers import end_of_batches
 from kafka_log_lake.pipelines.recover.entries import DELETED, Copy, SegmentFile
+from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX
 from kafka_log_lake.udfs.indexes.checkpoint_files import (
     LEADER_EPOCH_FILE,
     MOST_BYTES,

@@ -19,6 +19,7 @@ from kafka_log_lake.udfs.batches.account import (
     Unseen,
 )
 from kafka_log_lake.udfs.batches.offsets import NO_LIMIT
+from kafka_log_lake.udfs.format.file_names import file_name
 
 
 def of_damage(damage: DamagedRange) -> Unseen | None:
@@ -70,7 +71,7 @@ def of_unread(files: Mapping[int, str], limits: Mapping[int, int]) -> list[Unsee
             is_certain=False,
             state=NOT_READ,
             detail=why,
-            witness=f"{base:020d}.log",
+            witness=file_name(base),
         )
         for base, why in sorted(files.items())
     ]

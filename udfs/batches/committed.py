@@ -9,7 +9,6 @@ after the first offset of the first one that is still open is delivered, nor is 
 from __future__ import annotations
 
 import os
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -26,11 +25,11 @@ from kafka_log_lake.udfs.compute import pc
 from kafka_log_lake.udfs.decoder.decoded import Range
 from kafka_log_lake.udfs.decoder.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES, SegmentDecoder
 from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.file_names import file_name, segment_base
 from kafka_log_lake.udfs.storage.byte_source import FileSource
 
 # The columns of ``records`` that decide
 COLUMNS = ("offset", "producer_id", "is_transactional", "is_control")
-_SEGMENT = re.compile(r"[0-9]{20}\.log")
 
 COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
 OUTCOMES = {f.CONTROL_COMMIT: COMMITTED, f.CONTROL_ABORT: ABORTED, f.NO_CONTROL: OPEN}
@@ -76,11 +75,10 @@ def delivery_of(folder: str, start: LogStart | None = None) -> Delivery:
     start: where the log begins, if that is known already; None: the files in and above the folder tell it.
     """
     start = start or log_start_of(folder)
-    names = sorted(name for name in os.listdir(folder) if _SEGMENT.fullmatch(name))
-    bases = [*(int(name[:20]) for name in names), NO_LIMIT]
+    bases = sorted(base for name in os.listdir(folder) if (base := segment_base(name)) is not None)
     events = [np.zeros(0, dtype=EVENT)]
-    for name, (base, limit) in zip(names, pairwise(bases), strict=True):
-        events += _events(os.path.join(folder, name), base, limit)
+    for base, limit in pairwise([*bases, NO_LIMIT]):
+        events += _events(os.path.join(folder, file_name(base)), base, limit)
     return delivery(of_one_log(np.concatenate(events)), start)
 
 

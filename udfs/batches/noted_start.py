@@ -16,11 +16,11 @@ from kafka_log_lake.udfs.format.checkpoint_text import (
     epoch_entries,
     offset_entries,
 )
+from kafka_log_lake.udfs.format.file_names import file_name, leading_offset, segment_base
 from kafka_log_lake.udfs.storage.byte_source import FileSource, SourceError
 from kafka_log_lake.udfs.storage.regular_file import read_regular
 
 LOG_START_FILE = "log-start-offset-checkpoint"
-_SEGMENT = re.compile(r"[0-9]{20}\.log")
 # <topic>-<partition>, and the same of a replica that moves between disks: LogManager notes it alike
 _FOLDER = re.compile(r"(.+)-([0-9]+)(?:\.[0-9a-f]+-future)?")
 _READ_YET = object()
@@ -32,18 +32,19 @@ def log_start_of(folder: str, noted: CheckpointedStart | object | None = _READ_Y
     noted: what the checkpoint file of the log directory says of it, where that was read already. Raises an
     OSError if the folder can't be listed; a file that can't be read says nothing.
     """
-    names = [name for name in os.listdir(folder) if _SEGMENT.fullmatch(name)]
-    if not names:
+    bases = [base for name in os.listdir(folder) if (base := segment_base(name)) is not None]
+    if not bases:
         return None
     known = noted_start(folder) if noted is _READ_YET else noted
     assert known is None or isinstance(known, CheckpointedStart)
-    return log_start_from(os.path.join(folder, min(names)), known)
+    return log_start_from(os.path.join(folder, file_name(min(bases))), known)
 
 
 def log_start_from(first_segment: str, noted: CheckpointedStart | None) -> LogStart:
     """Returns what ``log_start_of`` does, by the path of the log's first segment."""
-    folder, name = os.path.split(first_segment)
-    base, first = int(name[:20]), _first_epoch(folder, os.path.islink(first_segment))
+    folder, base = os.path.dirname(first_segment), leading_offset(first_segment)
+    assert base is not None
+    first = _first_epoch(folder, os.path.islink(first_segment))
     is_above = first is not None and first.offset > base  # else the batch tells nothing
     return log_start(base, noted, first, first_batch_epoch(first_segment) if is_above else -1)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from kafka_log_lake.udfs.format.file_names import split_name
 from kafka_log_lake.udfs.format.layout import MAX_OFFSET
 from kafka_log_lake.udfs.indexes import checkpoint_files, entries, kraft_snapshot, producer_snapshot
 from kafka_log_lake.udfs.storage.regular_file import MOST_INDEX_BYTES, read_regular
@@ -17,7 +17,6 @@ LEADER_EPOCH_FILE = checkpoint_files.LEADER_EPOCH_FILE
 OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX = ".index", ".timeindex", ".txnindex"
 PRODUCER_SNAPSHOT = ".snapshot"
 DELETED = ".deleted"  # behind the name of a file that the broker is about to delete
-_NAME = re.compile(r"([0-9]{20})(\.index|\.timeindex|\.txnindex|\.snapshot)")
 _BY_OFFSET: dict[str, Callable[[bytes, int], pa.RecordBatch]] = {
     OFFSET_INDEX: entries.offset_index,
     TIME_INDEX: entries.time_index,
@@ -39,9 +38,9 @@ def broker_file(name: str) -> BrokerFile | None:
     A name with an offset that no int64 holds is no broker's.
     """
     name = os.path.basename(name)
-    match = _NAME.fullmatch(name)
-    if match and int(match[1]) <= MAX_OFFSET:
-        return BrokerFile(match[2], int(match[1]))
+    parts = split_name(name)
+    if parts is not None and parts.suffix in _BY_OFFSET and parts.offset <= MAX_OFFSET:
+        return BrokerFile(parts.suffix, parts.offset)
     if name == LEADER_EPOCH_FILE or name in checkpoint_files.OFFSET_FILES:
         return BrokerFile(name, -1)
     if name == kraft_snapshot.BOOTSTRAP:

@@ -14,12 +14,13 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from kafka_log_lake.udfs.decoder.decoded import Damage
+from kafka_log_lake.udfs.format.file_names import OFFSET_DIGITS
 from kafka_log_lake.udfs.indexes.rows import row_schema, rows_of
 
 SUFFIX = ".checkpoint"
 BOOTSTRAP = "bootstrap.checkpoint"  # the records with which a cluster begins
 METADATA_TOPIC = "__cluster_metadata"
-_NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+_NAME = re.compile(rf"({OFFSET_DIGITS})-([0-9]{{10}})\.checkpoint")
 _COLUMNS = ("offset", "timestamp_ms", "control_type", "key", "value")
 
 KRAFT_SNAPSHOT = row_schema(

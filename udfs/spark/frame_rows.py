@@ -20,8 +20,8 @@ import pyarrow as pa
 from kafka_log_lake.udfs.arrow.batch_columns import batch_columns, damage_columns
 from kafka_log_lake.udfs.decoder.decoded import Damage, Group, Range, Totals
 from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
-from kafka_log_lake.udfs.files import base_offset_of
 from kafka_log_lake.udfs.format import faults, layout
+from kafka_log_lake.udfs.format.file_names import segment_base
 from kafka_log_lake.udfs.format.schema import BATCHES, QUARANTINE, RECORDS
 from kafka_log_lake.udfs.functions.columns import binary_column
 from kafka_log_lake.udfs.kernels import framing
@@ -272,7 +272,7 @@ class _Task:
             begin,
             has_successor=True,
             previous_last_offset=last_offset,
-            file_base_offset=base_offset_of(segment or ""),
+            file_base_offset=segment_base(segment or ""),
         )
         decoder = self._decoder(source, range_, self.read.options.max_batch_uncompressed)
         try:

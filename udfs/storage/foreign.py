@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import struct
 
+from kafka_log_lake.udfs.format.file_names import OFFSET_DIGITS
+
 HEAD_BYTES = 512  # of a file: what ``content_kind`` looks at
 
 REDPANDA = "Redpanda segment: it has a format of its own; copy the topic into Kafka with Redpanda running"
@@ -21,10 +23,12 @@ KINDS = (REDPANDA, COMPRESSED, ARCHIVE, OSO_BACKUP, LOCAL_TIER, PLUGIN_TIER, AUT
 
 _UUID = r"[A-Za-z0-9_-]{22}"
 _REDPANDA = re.compile(r"[0-9]+-[0-9]+-v[0-9]+\.log")  # <base offset>-<term>-v1.log
-_TIER = re.compile(rf"[0-9]{{20}}-{_UUID}\.(?:log|indexes|rsm-manifest|index|timeindex|txnindex|snapshot)")
+_TIER = re.compile(
+    rf"{OFFSET_DIGITS}-{_UUID}\.(?:log|indexes|rsm-manifest|index|timeindex|txnindex|snapshot)"
+)
 _PLUGIN_FOLDER = re.compile(rf"(?:.*/)?[^/]*-{_UUID}/[0-9]+")  # <topic>-<topic id>/<partition>
 _AUTOMQ = re.compile(rf"(?:.*/)?_kafka_{_UUID}(?:/.*)?")
-_SEGMENT_COMPRESSED = re.compile(r"[0-9]{20}\.log\.(?:gz|gzip|zst|zstd|bz2|xz|lz4|br|snappy)")
+_SEGMENT_COMPRESSED = re.compile(rf"{OFFSET_DIGITS}\.log\.(?:gz|gzip|zst|zstd|bz2|xz|lz4|br|snappy)")
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz", ".tar.lz4", ".zip", ".7z")
 _OSO = (".kbs", ".bin", ".bin.zst", ".bin.lz4")
 _OSO_NAME = re.compile(r"segment-[0-9]+\.(?:kbs|bin|bin\.zst|bin\.lz4)")
