@@ -59,7 +59,8 @@ def high_water(pid: int) -> tuple[str, float] | None:
         return None
     if words[0].endswith(b"java"):
         return "java", peak
-    return ("worker", peak) if any(word.startswith((b"pyspark.", b"udfs.worker")) for word in words) else None
+    is_worker = any(word.startswith((b"pyspark.", b"kafka_log_lake.udfs.")) for word in words)
+    return ("worker", peak) if is_worker else None
 
 
 def peaks(command: list[str], in_spark: bool = True) -> tuple[dict[str, float], str]:

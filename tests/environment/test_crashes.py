@@ -29,6 +29,7 @@ from kafka_log_lake.pipelines.lake.commit import LakeWriter
 from kafka_log_lake.pipelines.lake.intents import Intents
 from tests.soak import scenario, victims
 from tests.soak.victims import DRIVER, Job
+from tests.support.as_command import error_line, without_progress
 from tests.support.cluster import ROOT
 from tests.support.dying import arrange
 from tests.support.logs import versions
@@ -48,9 +49,6 @@ if TYPE_CHECKING:
 
 
 SLICE_BYTES = 1 << 20
-PROGRESS = re.compile(
-    "(starting Spark|listing|planning|decoding|landing|writing records|writing rows|committing): "
-)
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,7 @@ def test_ctrl_c_while_tasks_write_keeps_what_is_whole_and_a_second_one_ends_at_o
         wait_for(lambda: "Ctrl-C again stops at once" in job.said(), lambda: job.is_alive)
     send([writer], signal.SIGCONT)
     assert job.wait() == 130
-    last = [line for line in job.said().splitlines() if not PROGRESS.match(line)][-1]
+    last = without_progress(job.said())[-1]
     kept = re.fullmatch(
         r"interrupted(: (\d+) of \d+ segments are in the lake)?; start the same command again to continue",
         last,
@@ -228,21 +226,13 @@ def full_disk(pids: list[int], room: int) -> Iterator[None]:
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, limits.get(pid, limits[pids[0]]))
 
 
-def error_line(capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line that tells the error, among lines of progress."""
-    lines = [line for line in capsys.readouterr().err.splitlines() if not PROGRESS.match(line)]
-    assert len(lines) == 1, lines
-    assert lines[0].startswith("error: ")
-    return lines[0]
-
-
 def test_a_disk_that_is_full_while_tasks_write_is_reported_in_one_line(
     spark: SparkSession, world: World, lake: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = versions(str(lake))
     with full_disk(descendants(os.getpid()), room=1024):
         assert world.main(lake) == 1
-    said = error_line(capsys)
+    said = error_line(capsys.readouterr().err)
     assert "File too large" in said
     assert versions(str(lake)) == before
     assert Intents(str(lake)).pending() == []
@@ -272,7 +262,7 @@ def test_a_disk_that_is_full_at_a_commit_leaves_what_the_next_run_finishes(
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert code == 1
-    said = error_line(capsys)
+    said = error_line(capsys.readouterr().err)
     assert "File too large" in said
     assert len(Intents(str(lake)).pending()) == pending
     world.decode(spark, lake)

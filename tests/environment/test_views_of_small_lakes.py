@@ -44,6 +44,7 @@ def test_views_see_nothing_that_the_ledger_does_not_name(spark: SparkSession, tm
     ended = (data(0, 7, 2), marker(2, 7, commit=False))
     open_ = (data(20, 8, base_timestamp=NOW), written(21, NOW + HOUR), written(22, -1))
     put(tmp_path / "src" / "t-0", 0, *ended, sent(3, 0), batch(7, 2), bad[:-1] + b"~", *open_)
+    (tmp_path / "src" / "log-start-offset-checkpoint").write_text("0\n1\nt 0 1\n")
     as_command.decode(spark, Settings(source=(str(tmp_path / "src"),), lake=lake))
     ask = asking(lake)
     given = {"at_ms": NOW + 99 * HOUR}  # a default that is the time of asking would differ

@@ -6,6 +6,7 @@ What needs no Spark runs in worker processes. What needs it takes the session of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,6 +17,9 @@ from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.decode.summary import Summary
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.listing.listing import Listing
+
+# Lines of ``pipelines.cli.status``: the name of a phase, then its seconds or how much is done
+_PROGRESS = re.compile(r"(?!error|warning)[\w ]+: \d")
 
 
 class _OnDemand(SparkOnDemand):
@@ -39,3 +43,15 @@ def decode(spark: SparkSession | None, settings: Settings, listing: Listing | No
 def ingest(spark: SparkSession | None, settings: Settings) -> Summary:
     with _on_demand(spark, settings) as one:
         return ingest_raw._run(one, settings)
+
+
+def without_progress(said: str) -> list[str]:
+    """Returns the lines of standard error that a busy machine has too: those that tell no progress."""
+    return [line for line in said.splitlines() if not _PROGRESS.match(line)]
+
+
+def error_line(said: str) -> str:
+    """Returns the one line of standard error that tells the error, among lines of progress."""
+    (line,) = without_progress(said)
+    assert line.startswith("error: ")
+    return line

@@ -69,7 +69,11 @@ def is_executor(pid: int) -> bool:
 def python_workers(pid: int) -> list[int]:
     """Returns the pids of Spark's Python workers below this process, idle ones too."""
     of = children()
-    daemons = [p for p in descendants(pid) if re.search(r"-m (pyspark|udfs\.spark)\.daemon ", command(p))]
+    daemons = [
+        p
+        for p in descendants(pid)
+        if re.search(r"-m (pyspark|kafka_log_lake\.udfs\.spark)\.daemon ", command(p))
+    ]
     return [child for daemon in daemons for child in of.get(daemon, ()) if child in daemons]
 
 
