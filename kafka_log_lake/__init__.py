@@ -80,7 +80,7 @@ _EXPORTS = {
 
 
 def __dir__() -> list[str]:
-    """The names that Tab completes: those that are not loaded yet too."""
+    """Returns the names that Tab completes, also those that are not loaded yet."""
     return sorted({*globals(), *__all__})
 
 

@@ -96,10 +96,10 @@ def decode_into(
     is_due: Callable[[Plan], bool] = lambda plan: True,
     drops_missing: bool = False,
 ) -> Summary:
-    """``run`` inside of another job. listing: the segments; None: those that the sources hold.
+    """Does what ``run`` does inside of another job, and returns its Summary.
 
-    is_due: whether a plan is to be carried out now. drops_missing: whether rows of every segment go that the
-    sources do not have any more.
+    listing: the segments; None: those that the sources hold. is_due: whether a plan is to be carried out now.
+    drops_missing: whether rows of every segment go that the sources do not have any more.
     """
     if settings.from_raw and settings.sink != CATALOG:
         open_lake(settings.require_lake(), job_scheme(on_demand))

@@ -1,4 +1,4 @@
-"""One segment file -> Arrow record batches, in this thread, without Spark and without Java."""
+"""Reads one segment file as Arrow record batches, in this thread, without Spark and without Java."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def decode_segment(
 
 
 def _open(path: str) -> tuple[FileSource | ObjectSource, str]:
-    """A segment by its path or URI, and its canonical URI. Raises an OSError."""
+    """Opens a segment by its path or URI; returns it and its canonical URI. Raises an OSError."""
     uri = canonical_uri(path)
     local = path_of_uri(uri)
     if local is not None:
@@ -161,7 +161,10 @@ def _open(path: str) -> tuple[FileSource | ObjectSource, str]:
 
 
 def _delivery_beside(path: str) -> Delivery:
-    """What a READ_COMMITTED consumer gets of the log in the folder of a local file."""
+    """Returns what a READ_COMMITTED consumer gets of the log in the folder of a local file.
+
+    Raises a ValueError for a URI of a store.
+    """
     local = path_of_uri(canonical_uri(path))
     if local is None:
         raise ValueError(f"committed=True needs the folder of a local file: give a Delivery for {path}")
@@ -194,7 +197,7 @@ def _refuse_other_file(path: str, length: int) -> None:
 
 
 def _outside() -> int:
-    """The stacklevel of a warning that shows the first line of code outside this project."""
+    """Returns the stacklevel of a warning that shows the first line of code outside this project."""
     level, frame = 2, sys._getframe(2)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _OURS:
         level, frame = level + 1, frame.f_back
@@ -202,7 +205,10 @@ def _outside() -> int:
 
 
 def _tell(path: str, damage: Damage, is_whole: bool, on_damage: OnDamage) -> None:
-    """is_whole: whether the range is all of a file in which no batch was found."""
+    """Passes a damaged range on as ``on_damage`` says: to its callable, as a warning or as a DamageError.
+
+    is_whole: whether the range is all of a file in which no batch was found.
+    """
     if callable(on_damage):
         on_damage(damage)
     elif on_damage != "ignore":
@@ -214,7 +220,10 @@ def _tell(path: str, damage: Damage, is_whole: bool, on_damage: OnDamage) -> Non
 
 
 def selected(columns: Collection[str]) -> pa.Schema:
-    """The columns of these names. Raises a ValueError as ``decode_segment`` does, for an iterator too."""
+    """Returns the schema of the named columns; a ValueError for a name that ``decode_segment`` does not know.
+
+    A ValueError for a name that ``decode_segment`` does not know.
+    """
     is_list = isinstance(columns, Collection) and not isinstance(columns, str)
     if not is_list or not columns or any(name not in SCHEMA.names for name in columns):
         raise ValueError(f"columns must name one or more of {', '.join(SCHEMA.names)}, not {columns!r}")
@@ -222,7 +231,7 @@ def selected(columns: Collection[str]) -> pa.Schema:
 
 
 def _with_segment(records: pa.RecordBatch, segment: pa.Array, at: int) -> pa.RecordBatch:
-    """at: place of the column; -1: it is not wanted."""
+    """Returns the records with the column ``segment`` at a place; as they are if it is -1, not wanted."""
     if at < 0:
         return records
     codes = np.zeros(records.num_rows, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Every command, declared once: its names, the settings it takes, its help text.
+"""Declares every command once: its names, the settings it takes, its help text.
 
 ``python -m pipelines.<module>`` and ``kafka-log-lake <name>`` are one program, which ``options`` parses for.
 """

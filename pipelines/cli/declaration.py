@@ -1,4 +1,4 @@
-"""How a command is declared, and an argument of it that is not a setting: ``commands`` has them all."""
+"""The classes that declare a command and its arguments; ``commands`` has all declarations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ class Argument:
 
     @property
     def is_place(self) -> bool:
-        """Whether it names a file or a folder, or is what the command works on: "" is none."""
+        """Says whether the argument names a file or a folder, or what the command works on.
+
+        "" is none of these.
+        """
         return not self.is_option or self.metavar in ("FILE", "FILE.yml", "FOLDER", "DIR")
 
 

@@ -94,7 +94,10 @@ class RunFailed(JobError):
 
 
 def with_next_step(reason: str, otherwise: str = "") -> str:
-    """The reason of an error, and what to do about it: the same on any full disk, and without memory."""
+    """Returns the reason of an error and what to do about it, one advice for any full disk or lack of memory.
+
+    otherwise: what follows the reason in any other case.
+    """
     if _FULL.search(reason):
         return f"{reason}; free some space, then start the same command again"
     if _MEMORY.search(reason):
@@ -103,7 +106,7 @@ def with_next_step(reason: str, otherwise: str = "") -> str:
 
 
 def unwritable(place: str, error: BaseException) -> UserError:
-    """The error for a place that can't be written: an option and its path, or a lake."""
+    """Returns the UserError for a place that can't be written: an option and its path, or a lake."""
     reason = getattr(error, "strerror", None) or one_line(error)
     reason = re.sub(
         r".* Detail: \[errno \d+\] ", "", reason
@@ -123,22 +126,25 @@ def writing(place: str) -> Iterator[None]:
 
 
 def with_own_paths(text: str) -> str:
-    """A text of DuckDB that names data files, with their paths in the lake in place of those of links."""
+    """Returns a text of DuckDB with the paths of data files in the lake, in place of links to them."""
     return _LINK.sub(lambda link: os.path.realpath(link[0]), text)
 
 
 def is_about_data_file(error: BaseException, line: str) -> bool:
-    """Whether a library could not use a data file of a lake, by the line of its error; a full disk is not."""
+    """Says whether a library could not use a data file of a lake, by the line of its error.
+
+    A full disk is not such an error.
+    """
     return ".parquet" in line and not _is_python(error) and not _FULL.search(line)
 
 
 def _is_python(error: BaseException) -> bool:
-    """Whether Python itself raised it, and not a library or the system."""
+    """Says whether Python itself raised an error, and not a library or the system."""
     return type(error).__module__ == "builtins" and not isinstance(error, OSError)
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an error in one line, without the stack traces of Java and Python.
+    """Returns the message of an error in one line, without the stack traces of Java and Python.
 
     A Java error gives the root cause's message, an error in a Python worker the last line of its traceback.
     deltalake puts each cause on a separate line, after a red arrow: these are joined by colons. The class is

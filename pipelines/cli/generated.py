@@ -1,7 +1,7 @@
-"""Text of what this project writes for other programs: shells, spreadsheets, browsers, YAML.
+"""Writes text for other programs: shells, spreadsheets, browsers, YAML.
 
-Names and values in it are from disks that anybody may have written. What is made here is one line, holds no
-character that drives a terminal, and is data to the program that reads it.
+Names and values in it are from disks that anybody may have written. The text is one line, holds no character
+that drives a terminal, and is data to the program that reads it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ _QUOTED = re.compile('[,"\r\n]')
 
 
 def comment(text: str) -> str:
-    r"""A line of comment for a shell and for YAML: a line break in the text is shown as ``\n``."""
+    r"""Returns a line of comment for a shell and for YAML: a line break in the text is shown as ``\n``."""
     return f"# {printable(text)}"
 
 
 def shell_word(text: str) -> str:
-    """A name or path in a comment, in quotes where a shell could act on it: zsh runs pasted comments."""
+    """Returns a name or path for a comment, quoted where a shell could act on it.
+
+    zsh runs pasted comments.
+    """
     return shlex.quote(printable(text))
 
 
 def command_line(head: str, *words: str | tuple[str, str]) -> str:
-    """The line that runs a command in a POSIX shell.
+    """Returns the line that runs a command in a POSIX shell.
 
     head: the begin of the line as it is. words: further words, which are quoted; a pair is an option and its
     value. Where a word has characters that can't be printed (line breaks, ESC, marks that turn the direction
@@ -49,12 +52,12 @@ def command_line(head: str, *words: str | tuple[str, str]) -> str:
 
 
 def _option(name: str, value: str) -> list[str]:
-    """An option with its value, which may begin with a dash."""
+    """Returns the words of an option and its value, which may begin with a dash."""
     return [f"{name}={value}"] if value.startswith("-") else [name, value]
 
 
 def csv_cell(text: str | None, is_data: bool = False) -> str:
-    r"""A cell of RFC 4180: null is an empty cell, an empty text a quoted one.
+    r"""Returns a cell of RFC 4180: null is an empty cell, an empty text a quoted one.
 
     A text that a spreadsheet would take for a formula gets an apostrophe before it. Controls other than tab
     and line breaks, and marks that turn the direction of writing, are escaped: ``\x1b``. is_data: the text is
@@ -69,10 +72,10 @@ def csv_cell(text: str | None, is_data: bool = False) -> str:
 
 
 def json_line(line: str) -> str:
-    r"""The same JSON, with what drives a terminal in its texts as escapes: ``\u009b``, ``\u202e``."""
+    r"""Returns the same JSON, with what drives a terminal in its texts as escapes: ``\u009b``, ``\u202e``."""
     return _CONTROLS.sub(lambda one: f"\\u{ord(one[0]):04x}", line)
 
 
 def html_text(text: str) -> str:
-    """A text for an element or a quoted attribute of HTML."""
+    """Escapes a text for an element or a quoted attribute of HTML."""
     return html.escape(printable(text))

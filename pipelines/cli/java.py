@@ -18,7 +18,10 @@ ADVICE = "install a Java 17 or 21 runtime (for example openjdk-17-jre-headless) 
 
 
 def java_command() -> str | None:
-    """Path of the ``java`` that Spark's launcher starts: JAVA_HOME's if set, else the first on PATH."""
+    """Returns the path of the ``java`` that Spark's launcher starts; None if there is none.
+
+    It is the one of JAVA_HOME if that is set, else the first on PATH.
+    """
     home = os.environ.get("JAVA_HOME")
     if home:
         candidate = Path(home, "bin", "java")
@@ -28,18 +31,21 @@ def java_command() -> str | None:
 
 @cache
 def _java_version(command: str) -> str:
-    """What ``java -version`` prints. Raises OSError or CalledProcessError where it does not start."""
+    """Returns what ``java -version`` prints. Raises OSError or CalledProcessError where it does not start."""
     return subprocess.run([command, "-version"], capture_output=True, text=True, check=True).stderr
 
 
 def java_major(version_text: str) -> int | None:
-    """Major version in the output of ``java -version`` (8 is written as 1.8); None if there is none."""
+    """Returns the major version in the output of ``java -version`` (8 is written as 1.8).
+
+    None if there is none.
+    """
     match = re.search(r'version "(?:1\.)?(\d+)', version_text)
     return int(match.group(1)) if match else None
 
 
 def java_problem() -> str | None:
-    """One line that says what is wrong with this machine's Java and how to correct it; None if it works."""
+    """Says in one line what is wrong with this machine's Java and how to correct it; None if it works."""
     command = java_command()
     if command is None:
         where = "JAVA_HOME has no bin/java" if os.environ.get("JAVA_HOME") else "no Java found"

@@ -1,4 +1,4 @@
-"""What the notebooks share: widgets that have values outside Databricks too, and plots on a page."""
+"""Helps the notebooks: widgets that have values outside Databricks too, and plots on a page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def widget(names: Mapping[str, Any], name: str, default: str) -> str:
-    """The value of a widget of Databricks; the default elsewhere. names: the notebook's ``globals()``."""
+    """Returns the value of a widget of Databricks; elsewhere the default.
+
+    names: the notebook's ``globals()``.
+    """
     dbutils = names.get("dbutils")
     if dbutils is None:
         return default
@@ -19,7 +22,10 @@ def widget(names: Mapping[str, Any], name: str, default: str) -> str:
 
 
 def path_widget(names: Mapping[str, Any], name: str, default: str) -> str:
-    """``widget`` for a path: in a checkout the default lies below it, wherever the notebook runs."""
+    """Returns the value of ``widget`` for a path.
+
+    In a checkout the default lies below it, wherever the notebook runs.
+    """
     value = widget(names, name, default)
     return value if "dbutils" in names or not (ROOT / "notebooks").is_dir() else str(ROOT / value)
 

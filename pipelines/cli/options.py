@@ -66,7 +66,7 @@ class Parser(argparse.ArgumentParser):
         return f"{self._screen}\n" if self._screen else super().format_help()
 
     def group(self, title: str) -> argparse._ArgumentGroup:
-        """The group of options under a title."""
+        """Returns the group of options under a title, which it makes at the first call."""
         if title not in self._groups:
             self._groups[title] = self.add_argument_group(title)
         return self._groups[title]
@@ -75,7 +75,11 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message}; see --help")
 
     def values(self, argv: Sequence[str] | None) -> dict[str, Any]:
-        """The given values, by name. An unknown argument raises a UserError with the most similar option."""
+        """Parses arguments, and returns the given values by name.
+
+        Raises a UserError for an unknown argument, with the most similar option. Options that are not given
+        have no value here.
+        """
         given, unknown = self.parse_known_args(argv)
         if unknown:
             options = [name for action in self._actions for name in action.option_strings]
@@ -150,7 +154,7 @@ def add_argument(parser: argparse.ArgumentParser, argument: Argument) -> None:
 
 
 def with_not(argv: Sequence[str]) -> list[str]:
-    """Arguments in which ``--not --key X`` is ``--not-key X``."""
+    """Returns arguments in which ``--not --key X`` is ``--not-key X``."""
     joined: list[str] = []
     for word in argv:
         if joined and joined[-1] == "--not" and word.startswith("--"):
@@ -161,7 +165,10 @@ def with_not(argv: Sequence[str]) -> list[str]:
 
 
 def program_parser(complete: Sequence[Command] = ()) -> argparse.ArgumentParser:
-    """The parser of ``kafka-log-lake`` itself, for its help; with all commands for a shell's completion."""
+    """Builds the parser of ``kafka-log-lake`` itself, for its help.
+
+    complete: the commands to add, for a shell's completion.
+    """
     width = max(len(command.name) for command in COMMANDS)
     below = " " * (width + 4)
     commands = "\n".join(
@@ -185,7 +192,10 @@ def program_parser(complete: Sequence[Command] = ()) -> argparse.ArgumentParser:
 
 
 def parser_of(command: Command, shows_rare: bool = True, below: Any = None) -> Parser:
-    """The parser of a command, by either of its names. below: subparsers to which it is added."""
+    """Builds the parser of a command.
+
+    shows_rare: whether its help has the options for tuning. below: subparsers to which it is added.
+    """
     names = f"The same command: python -m pipelines.{command.module}"
     rare = any(name in RARE for name in command.settings)
     more = ". --help-all also shows the options for tuning." if rare and not shows_rare else ""
@@ -218,9 +228,10 @@ def parser_of(command: Command, shows_rare: bool = True, below: Any = None) -> P
 
 
 def parse_arguments(command: Command, argv: Sequence[str] | None) -> tuple[Any, dict[str, Any]] | None:
-    """The settings, and the values of the other arguments; None after ``--print-config``.
+    """Parses a command's arguments: returns its settings, and the values of its other arguments by name.
 
-    Settings come from the YAML file of ``--config`` and from the command line, which overrides it.
+    Settings come from the YAML file of ``--config`` and from the command line, which overrides it. None after
+    ``--print-config``, which prints them. argv: None for those of the process. Raises a UserError.
     """
     words = with_not(sys.argv[1:] if argv is None else argv)
     values = parser_of(command, "--help-all" in words).values(words)
@@ -282,7 +293,10 @@ def exit_code_of(job: Callable[[], object], next_step: str = "") -> int:
 
 
 def read_yaml(path: str, named_by: str = "--config") -> dict[str, Any]:
-    """The mapping in a settings file; {} for an empty file. named_by: the option, for messages."""
+    """Returns the mapping in a settings file; {} for an empty file. Raises a UserError.
+
+    named_by: the option, for messages.
+    """
     import yaml  # takes 0.01 s, and few commands are given a file
 
     if not path:
@@ -303,7 +317,7 @@ def read_yaml(path: str, named_by: str = "--config") -> dict[str, Any]:
 
 
 def to_yaml(settings: Running, names: Iterable[str] = SETTING_NAMES) -> str:
-    """The text of a file for ``--config`` with these settings, each below its help text."""
+    """Returns the text of a file for ``--config`` with these settings, each below its help text."""
     import yaml
 
     lines = []

@@ -1,4 +1,4 @@
-"""A process that runs one of the commands and nothing else: how it ends at Ctrl-C and SIGTERM, and its start.
+"""Sets up a process that runs one command and nothing else: how it ends at Ctrl-C and SIGTERM.
 
 Nothing of this happens where the package is imported: the entry points call ``set_up_process`` first.
 """

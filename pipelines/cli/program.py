@@ -1,4 +1,4 @@
-"""``kafka-log-lake``: every command under one name.
+"""Runs ``kafka-log-lake``: every command under one name.
 
 ``kafka-log-lake <name>`` passes its arguments as they are to the ``main`` of the command's module,
 which parses them.
@@ -23,7 +23,7 @@ _OF_EXTRAS = ("pyspark", "py4j", "delta", "deltalake", "duckdb", "jinja2", "mark
 
 
 def _named(word: str) -> Command:
-    """The command of a name, or of the name of its module. Raises a UserError for an unknown one."""
+    """Returns the command with a name, or whose module has it. Raises a UserError for an unknown one."""
     names = {command.name: command for command in COMMANDS}
     found = names | {command.module: command for command in COMMANDS}
     if word not in found:
@@ -32,7 +32,7 @@ def _named(word: str) -> Command:
 
 
 def _main_of(command: Command) -> Callable[[Sequence[str] | None], int]:
-    """The command's ``main``. Raises a UserError if the packages that it needs are not installed."""
+    """Imports the ``main`` of a command. Raises a UserError if packages that it needs are not installed."""
     try:
         found: Callable[[Sequence[str] | None], int] = import_module(
             f"kafka_log_lake.pipelines.{command.code}"

@@ -1,4 +1,4 @@
-"""Every setting of the commands, declared once: name, type, default, help text and allowed values.
+"""Declares every setting of the commands once: name, type, default, help text and allowed values.
 
 Each is in the class of its concern; a command's settings are made of these: ``Settings`` for decoding,
 ``CostSettings`` for the report on formats, ``LakeSettings`` where a lake is enough. The command line
@@ -83,7 +83,7 @@ class LakeSettings(Running):
     lake: str | None = setting(None, text, "folder or URI of the lake", "PATH")
 
     def require_lake(self) -> str:
-        """The lake. Raises a UserError if it is not set."""
+        """Returns the lake. Raises a UserError if it is not set."""
         if self.lake is None:
             raise UserError("--lake is missing: name the folder of the lake, such as --lake ./lake")
         return self.lake
@@ -317,7 +317,7 @@ class Settings(Typing, Monitoring, Watching, Writing, Decoding, Reading, LakeSet
 
     @property
     def scope(self) -> Scope:
-        """The records to decode."""
+        """Returns the offsets and times of the records to decode."""
         low, _, high = (self.offsets or ":").partition(":")
         offsets = Bounds(int(low) if low else None, int(high) if high else None)
         return Scope(offsets, Bounds(self.since, self.until))
@@ -365,19 +365,19 @@ SETTING_NAMES, COST_NAMES = (
 
 
 def help_of(field: dataclasses.Field[Any]) -> str:
-    """What ``--help`` says of a setting, with its default."""
+    """Returns what ``--help`` says of a setting, with its default."""
     text: str = field.metadata["help"]
     return text if field.default in (None, (), False) else f"{text} (default {shown(field, field.default)})"
 
 
 def shown(field: dataclasses.Field[Any], value: Any) -> Any:
-    """The value of a setting as a person writes it."""
+    """Returns the value of a setting as a person writes it: bytes with a unit, such as ``64MiB``."""
     is_size = field.metadata["parse"] is byte_count and value is not None
     return byte_text(value) if is_size else value
 
 
 def metavar_of(field: dataclasses.Field[Any]) -> str:
-    """The placeholder of a setting's value in ``--help``."""
+    """Returns the placeholder of a setting's value in ``--help``."""
     return field.metadata["metavar"] or field.name.rpartition("_")[2].upper()
 
 
@@ -388,6 +388,10 @@ def make_settings(values: Mapping[str, Any], allowed: Iterable[str], kind: type[
 def make_settings(
     values: Mapping[str, Any], allowed: Iterable[str] = SETTING_NAMES, kind: type[Any] = Settings
 ) -> Any:
-    """Settings from names and values of a notebook or a YAML file. Raises a UserError for an unknown name."""
+    """Builds settings from names and values, of a notebook or a YAML file.
+
+    allowed: the names that may be given. kind: the class to build. Raises a UserError for an unknown name or
+    a wrong value.
+    """
     check_names(values, tuple(allowed))
     return kind(**values)

@@ -1,4 +1,4 @@
-"""What a command is doing, on standard error: a line that a terminal rewrites, else one now and then."""
+"""Shows what a command is doing on standard error: a line that a terminal rewrites, else one now and then."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _is_shown = False
 
 
 def rewrites() -> bool:
-    """Whether standard error is a terminal on which a line can be rewritten."""
+    """Says whether standard error is a terminal on which a line can be rewritten."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 

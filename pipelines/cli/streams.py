@@ -1,4 +1,4 @@
-"""Standard output and standard error of a command: UTF-8 whatever the locale, and errors that name them."""
+"""Sets up standard output and standard error of a command: always UTF-8, with errors that name them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _OutputFile(io.FileIO):
 
 @contextmanager
 def replaced_file(path: str, option: str) -> Iterator[BinaryIO]:
-    """A file for output, which is there whole or not at all: until then what was there before stays.
+    """Yields a file for output that appears whole or not at all: until then the previous one stays.
 
     A pipe or a device gets what is written as it comes. option: the option that names the path, for errors.
     """

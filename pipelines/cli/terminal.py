@@ -1,4 +1,4 @@
-"""Words and names for a person. Text from segments is escaped: it may contain control sequences."""
+"""Formats words and names for a person. Text from segments is escaped: it may contain control sequences."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ COMMAND = "kafka-log-lake"
 
 
 def printable(text: str) -> str:
-    r"""The text, with characters that are not printable escaped as in Python: ``\x1b``, ``\u202e``, ``\n``.
+    r"""Returns the text with characters that are not printable escaped as in Python.
 
-    These are Unicode's categories Cc (ESC, BEL, CR, C1), Cf (controls of the writing direction), Cs, Co, Cn,
-    Zl, Zp, and all spaces other than U+0020.
+    For example ``\x1b``, ``\u202e``, ``\n``: Unicode's categories Cc (ESC, BEL, CR, C1), Cf (controls of the
+    writing direction), Cs, Co, Cn, Zl, Zp, and all spaces other than U+0020.
     """
     if text.isprintable():
         return text
@@ -26,7 +26,10 @@ def printable(text: str) -> str:
 
 
 def time_text(milliseconds: int, timespec: str = "seconds") -> str:
-    """A time in UTC as a person writes it; one outside the years 1 to 9999 as its milliseconds."""
+    """Returns a time in UTC as a person writes it; one outside the years 1 to 9999 as ``N ms``.
+
+    milliseconds: since 1970 UTC. timespec: as ``datetime.isoformat`` has it.
+    """
     try:
         at = datetime(1970, 1, 1) + timedelta(milliseconds=milliseconds)
     except OverflowError:
@@ -35,7 +38,7 @@ def time_text(milliseconds: int, timespec: str = "seconds") -> str:
 
 
 def width_of(text: str) -> int:
-    """The columns that a text takes on a terminal: two for CJK and emoji, none for a combining mark."""
+    """Returns the columns that a text takes on a terminal: 2 for CJK and emoji, 0 for a combining mark."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len  # executors, which print nothing, have no rich
@@ -44,13 +47,13 @@ def width_of(text: str) -> int:
 
 
 def aligned(text: str, width: int, to_right: bool = False) -> str:
-    """The text with blanks up to a width."""
+    """Returns the text with blanks up to a width in columns, after it or, if to_right, before it."""
     blanks = " " * (width - width_of(text))
     return blanks + text if to_right else text + blanks
 
 
 def shortened_to(text: str, width: int) -> str:
-    """The text, or its beginning and an ellipsis where it is wider."""
+    """Returns the text; its beginning and an ellipsis where it is wider than a width in columns."""
     if width_of(text) <= width:
         return text
     from rich.cells import set_cell_size
@@ -59,33 +62,39 @@ def shortened_to(text: str, width: int) -> str:
 
 
 def room_of_lines(is_full: bool = False) -> int | None:
-    """The columns of the terminal that standard output is; None if it is none, 0 to cut no line."""
+    """Returns the columns of the terminal that standard output is.
+
+    None if it is no terminal; 0 if is_full, where no line is cut.
+    """
     if is_full:
         return 0
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def wants_colour() -> bool:
-    """Whether the user wants escape sequences for colours: not with NO_COLOR (https://no-color.org)."""
+    """Says whether the user wants escape sequences for colours: not with NO_COLOR (https://no-color.org)."""
     return not os.environ.get("NO_COLOR")
 
 
 def first_names(names: Sequence[str], shown: int = 10) -> str:
-    """``a, b and 2,000 more``: the first names, escaped."""
+    """Returns the first names, escaped, as ``a, b and 2,000 more``."""
     more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
     return ", ".join(map(printable, names[:shown])) + more
 
 
 def first_lines(lines: Sequence[str], rest: str) -> list[str]:
-    """The first lines, and where there are others one that counts them: ``and 2,000 more <rest>``."""
+    """Returns the first 10 lines.
+
+    Where there are others also one that counts them: ``and 2,000 more <rest>``.
+    """
     left = len(lines) - 10
     return [*lines[:10], f"and {left:,} more {rest}"] if left > 0 else list(lines)
 
 
 def invocation() -> str:
-    """How this project's commands are called from here: works when it is pasted with a command's name.
+    """Returns how this project's commands are called from here, to be pasted before a command's name.
 
-    The way this command was called; after ``python -m`` the installed command next to this interpreter.
+    It is the way this command was called; after ``python -m`` the installed command next to this interpreter.
     """
     called = sys.argv[0] if os.path.basename(sys.argv[0]) == COMMAND else None
     command = called or os.path.join(os.path.dirname(sys.executable), COMMAND)
@@ -98,7 +107,7 @@ def invocation() -> str:
 
 
 def _interpreter() -> str:
-    """``python`` if that is this interpreter, else its path, from the working folder if it lies below."""
+    """Returns ``python`` if that is this interpreter, else its path, relative if below the working folder."""
     return "python" if shutil.which("python") == sys.executable else _shortest(sys.executable)
 
 

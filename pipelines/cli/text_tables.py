@@ -1,4 +1,4 @@
-"""Tables for a person: aligned text for a pipe, ``rich`` on a terminal."""
+"""Prints tables for a person: aligned text for a pipe, ``rich`` on a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _NAME_WIDTH, _OF_BOX = 20, 3  # of a name before it is broken; of a column's bor
 
 @dataclass(frozen=True)
 class Section:
-    """A table with a title. right: indexes of the right-aligned columns. more: rows that are not shown."""
+    """A table with a title.
+
+    right: indexes of the right-aligned columns. more: how many rows are not shown.
+    """
 
     title: str
     columns: tuple[str, ...]
@@ -27,7 +30,7 @@ class Section:
 
 
 def shortened(sections: Iterable[Section]) -> Iterator[Section]:
-    """The sections that have rows, with their first rows."""
+    """Yields the sections that have rows, cut to their first rows."""
     for one in sections:
         if one.rows:
             more = max(0, len(one.rows) - SHOWN)
@@ -35,7 +38,10 @@ def shortened(sections: Iterable[Section]) -> Iterator[Section]:
 
 
 def text_lines(section: Section, rest: str = "") -> Iterator[str]:
-    """Lines for a pipe or a file: no colour, no box. rest: where the rows are that are not shown."""
+    """Yields the lines of a section for a pipe or a file: no colour, no box.
+
+    rest: words that say where the rows are that are not shown.
+    """
     if section.title:
         yield section.title
     widths = [max(map(width_of, column)) for column in zip(section.columns, *section.rows, strict=True)]
@@ -50,7 +56,7 @@ def text_lines(section: Section, rest: str = "") -> Iterator[str]:
 
 
 def open_console() -> Console:
-    """A terminal as ``rich`` sees it. Its reader going away is a BrokenPipeError, as of ``print``.
+    """Opens the terminal by ``rich``. If its reader goes away, that is a BrokenPipeError, as for ``print``.
 
     With NO_COLOR it gets no style either: bold text is an escape sequence too.
     """
@@ -85,9 +91,9 @@ def print_table(console: Console, section: Section, rest: str = "") -> None:
 
 
 def _box_widths(section: Section, most: int) -> list[int] | None:
-    """The width of each column in a box; None where a word or a number would be broken. most: of the box.
+    """Returns the width of each column in a box; None where a word or a number would be broken.
 
-    A long name in the first column may be.
+    most: columns of the whole box. A long name in the first column may be broken.
     """
     whole, least = [], []
     for at, (head, *cells) in enumerate(zip(section.columns, *section.rows, strict=True)):
@@ -104,12 +110,12 @@ def _box_widths(section: Section, most: int) -> list[int] | None:
 
 
 def _word_width(cell: str) -> int:
-    """The columns of the longest word."""
+    """Returns the width in columns of the longest word."""
     return max(map(width_of, cell.split()), default=0)
 
 
 def size_text(size: float) -> str:
-    """A number of bytes in a fitting unit: ``940 B``, ``25.9 kB``, ``1.2 GB``."""
+    """Returns a number of bytes in a fitting unit: ``940 B``, ``25.9 kB``, ``1.2 GB``."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 999.95:
             return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"

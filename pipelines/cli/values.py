@@ -1,4 +1,4 @@
-"""What a setting is made of. Each function for values takes what a user wrote, and gives the checked value.
+"""Checks the values of settings: each function takes what a user wrote, and returns the checked value.
 
 A ValueError holds the rule that a wrong value breaks, to follow the setting's name in a message.
 """
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 
 def setting(default: Any, parse: Callable[[object], Any], help_text: str, metavar: str | None = None) -> Any:
-    """A setting. parse: returns the checked value, or raises a ValueError with the rule."""
+    """Declares a setting as a field of a dataclass.
+
+    parse: returns the checked value, or raises a ValueError with the rule. metavar: the placeholder of its
+    value in ``--help``; None: the last word of its name.
+    """
     metadata = {"parse": parse, "help": help_text, "metavar": metavar}
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -52,7 +56,7 @@ class Checked:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """``; did you mean x?``, to end a message about an unknown name; empty if no word is similar."""
+    """Returns ``; did you mean x?`` to end a message about an unknown name; "" if no word is similar."""
     similar = difflib.get_close_matches(word, list(words), n=1)
     return f"; did you mean {similar[0]}?" if similar else ""
 
@@ -66,7 +70,7 @@ def check_names(given: Iterable[str], known: Sequence[str]) -> None:
 
 
 def option(name: str) -> str:
-    """``one_copy`` as the command line writes it: ``--one-copy``."""
+    """Returns the option of a setting as the command line writes it: ``--one-copy`` for ``one_copy``."""
     return "--" + name.replace("_", "-")
 
 
@@ -77,7 +81,10 @@ _UNITS = {"": 1, "k": 1024, "m": MIB, "g": 1024 * MIB, "t": 1024 * 1024 * MIB}
 
 
 def is_utf8(value: str) -> bool:
-    """Whether a text is one of UTF-8: other bytes of an argument or a path are surrogates in Python."""
+    """Says whether a text can be encoded in UTF-8.
+
+    Other bytes of an argument or a path are surrogates in Python.
+    """
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -92,7 +99,7 @@ def text(value: object) -> str:
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """One string or several, as a tuple."""
+    """Returns one string or several as a tuple."""
     if isinstance(value, str):
         return (text(value),)
     if not isinstance(value, Iterable) or isinstance(value, bytes | Mapping):
@@ -107,7 +114,7 @@ def flag(value: object) -> bool:
 
 
 def byte_count(value: object) -> int:
-    """A number of bytes above 0; a string may end in KiB, MiB, GiB or TiB."""
+    """Returns a number of bytes, above 0 and below 8 EiB; a string may end in KiB, MiB, GiB or TiB."""
     if isinstance(value, str):
         match = re.fullmatch(r"(\d+)\s*(?:([kmgt])(?:i?b)?|b)?", value.strip().lower())
         if match:
@@ -120,7 +127,7 @@ def byte_count(value: object) -> int:
 
 
 def byte_text(value: int) -> str:
-    """A number of bytes as ``byte_count`` takes it, in the largest unit that divides it: ``64MiB``."""
+    """Returns a number of bytes as text in the largest unit that divides it, such as ``64MiB``."""
     for unit in ("t", "g", "m", "k"):
         if value % _UNITS[unit] == 0:
             return f"{value // _UNITS[unit]}{unit.upper()}iB"
@@ -132,12 +139,18 @@ def count(value: object) -> int:
 
 
 def core_count(value: object) -> int:
-    """Processes or threads: DuckDB starts them all, whatever the machine takes."""
+    """Returns a number of processes or threads, 1 to 1024.
+
+    DuckDB starts all of them, whatever the machine takes.
+    """
     return _integer(value, "must be a whole number from 1 to 1024", 1, 1025)
 
 
 def from_0(end: float, rule: str = "must be a whole number from 0 on") -> Callable[[object], int]:
-    """A parser of whole numbers from 0 on, below an end."""
+    """Returns a parser of whole numbers from 0 on and below ``end``.
+
+    rule: what its ValueError says.
+    """
     return lambda value: _integer(value, rule, 0, end, "[0-9]+")
 
 
@@ -145,7 +158,7 @@ partition_number = from_0(1 << 31, "must be a whole number from 0 to 2147483647"
 
 
 def amount(value: object) -> float:
-    """A finite number, 0 or above."""
+    """Returns a finite number, 0 or above, as float."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", value):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
@@ -160,7 +173,7 @@ def currency(value: object) -> str:
 
 
 def codec_levels(value: object) -> str:
-    """Codecs with their levels, in the text of ``udfs.format.levels.parse_levels``."""
+    """Returns the text of codecs with their levels, checked by ``udfs.format.levels.parse_levels``."""
     try:
         parse_levels(text(value))
     except ValueError as error:
@@ -169,13 +182,13 @@ def codec_levels(value: object) -> str:
 
 
 def pattern(value: object) -> str:
-    """A regular expression in the syntax of the Python package ``regex``."""
+    """Returns the text of a regular expression (syntax of the package ``regex``), once it compiles."""
     compiled(text(value))
     return text(value)
 
 
 def compiled(expression: str) -> regex.Pattern[str] | re.Pattern[str]:
-    """A compiled expression. Raises ValueError if it does not compile."""
+    """Compiles a regular expression. Raises a ValueError if it does not compile."""
     if re.fullmatch(r"[A-Za-z0-9_-]+", expression):  # a name means the same to both packages
         return re.compile(expression)
     import regex  # takes 0.03 s
@@ -187,7 +200,7 @@ def compiled(expression: str) -> regex.Pattern[str] | re.Pattern[str]:
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether Kafka takes a topic of this name (``Topic.validate``)."""
+    """Says whether Kafka takes a topic of this name (``Topic.validate``)."""
     return re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) is not None and name not in (".", "..")
 
 
@@ -198,7 +211,7 @@ def topic_name(value: object) -> str:
 
 
 def delta_properties(value: object) -> str:
-    """Properties of Delta tables, as ``pairs`` takes them."""
+    """Returns the checked text of properties of Delta tables, as ``pairs`` takes it."""
     if not re.fullmatch(r"delta\.[\w.]+=[^=,\s]+(,delta\.[\w.]+=[^=,\s]+)*", text(value)):
         raise ValueError(
             "must be properties of Delta, separated by commas, such as delta.enableDeletionVectors=true, "
@@ -208,19 +221,19 @@ def delta_properties(value: object) -> str:
 
 
 def pairs(properties: str | None) -> dict[str, str]:
-    """Names and values of ``NAME=VALUE,NAME=VALUE``."""
+    """Returns the names and values in a text ``NAME=VALUE,NAME=VALUE``; {} for None."""
     return dict(one.split("=", 1) for one in (properties or "").split(",") if one)
 
 
 def identifier(value: object) -> str:
-    """The name of a schema, plain or as ``catalog.schema``."""
+    """Returns the name of a schema, plain or as ``catalog.schema``."""
     if not re.fullmatch(r"\w+(\.\w+)?", text(value)):
         raise ValueError(f"must be a name of letters, digits and _, or catalog.schema, not {value!r}")
     return text(value)
 
 
 def catalog_lake(value: object) -> str:
-    """The name of a lake in a catalog: a schema, ``catalog.schema``, or ``catalog.schema.prefix``."""
+    """Returns the name of a lake in a catalog: a schema, ``catalog.schema``, or ``catalog.schema.prefix``."""
     if not re.fullmatch(r"\w+(\.\w+(\.[A-Za-z]\w*)?)?", text(value)):
         raise ValueError(
             "must be a name of letters, digits and _, catalog.schema, or catalog.schema.prefix, "
@@ -242,7 +255,10 @@ def whole_number(value: object) -> int:
 def _integer(
     value: object, rule: str, least: float = -math.inf, end: float = math.inf, digits: str = r"\d+"
 ) -> int:
-    """An integer, or its digits as text, from ``least`` on and below ``end``."""
+    """Returns an integer, which may be given by its digits, from ``least`` on and below ``end``.
+
+    digits: the expression that a text must match. Raises a ValueError with ``rule`` for anything else.
+    """
     if isinstance(value, str) and re.fullmatch(digits, value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < end:
@@ -257,7 +273,7 @@ def check_times(since: int | None, until: int | None) -> None:
 
 
 def moment(value: object) -> int:
-    """A time in milliseconds since 1970 UTC, given so or as a date (its midnight) or time of ISO 8601.
+    """Returns a time in ms since 1970 UTC, from such a number or a date (its midnight) or time of ISO 8601.
 
     A time that does not say its zone is UTC. Milliseconds are any that a batch can hold, an int64; as text
     they have 12 digits or more.
@@ -281,7 +297,7 @@ def moment(value: object) -> int:
 
 
 def offset_range(value: object) -> str:
-    """``FROM:TO``; one of both may be missing."""
+    """Returns a checked text ``FROM:TO``, of which one may be missing."""
     match = re.fullmatch("([0-9]{0,18}):([0-9]{0,18})", value) if isinstance(value, str) else None
     if match is None or match[0] == ":" or (match[1] and match[2] and int(match[1]) >= int(match[2])):
         raise ValueError(

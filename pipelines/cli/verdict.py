@@ -1,4 +1,4 @@
-"""The last line of a command, for a reader who is no expert.
+"""Builds the last line of a command, for a reader who is no expert.
 
 It says what was checked, how much of it is sound, what is lost, and what could not be checked.
 """
@@ -14,10 +14,11 @@ from kafka_log_lake.pipelines.cli.text_tables import size_text
 
 @dataclass(frozen=True)
 class Verdict:
-    """checked: what, in words. bytes: of it; damaged_bytes: of these, None if not known.
+    """What a command checked and found, from which it makes its last line.
 
-    faults: what is wrong, each in words; "" is left out. lost: what it cost. unchecked: what could not be
-    read, or was left out. notes: what else a reader must know, though it is no fault.
+    checked: what was checked, in words. bytes: of it; damaged_bytes: of these, None if not known. faults:
+    what is wrong, each in words; "" is left out. lost: what it cost. unchecked: what could not be read, or
+    was left out. notes: what else a reader must know, though it is no fault.
     """
 
     checked: str
@@ -34,12 +35,12 @@ class Verdict:
 
     @property
     def is_faulty(self) -> bool:
-        """Whether the sentence begins with "not sound"."""
+        """Says whether the sentence begins with "not sound"."""
         return any((*self.faults, *self.lost))
 
     @property
     def sentence(self) -> str:
-        """``sound: ...`` or ``not sound: ...``, in one line."""
+        """Returns the result in one line, which begins with ``sound:``, ``not sound:`` or ``incomplete:``."""
         faults, lost, unchecked, notes = (
             ", ".join(filter(None, one)) for one in (self.faults, self.lost, self.unchecked, self.notes)
         )
@@ -54,7 +55,7 @@ class Verdict:
 
     @property
     def line(self) -> str:
-        """The last line of a command."""
+        """Returns the last line of a command: ``verdict:`` and the sentence."""
         return f"verdict: {self.sentence}"
 
     def _sound_share(self) -> str:
@@ -104,7 +105,7 @@ class Tails:
 
     @property
     def unchecked(self) -> list[str]:
-        """Incomplete last batches: no file says that a broker had written them to the end."""
+        """Describes incomplete last batches: no file says that a broker had written them to the end."""
         if not self.torn:
             return []
         claim = f", which {_claim(self.torn)} {counted_noun(self.claimed, 'offset')}" if self.claimed else ""
@@ -122,10 +123,13 @@ def _claim(count: int) -> str:
 
 
 def claimed_by(claims: Iterable[tuple[int, int]]) -> int:
-    """How many offsets incomplete batches claim. claims: first and last offset of each, by its header."""
+    """Returns how many offsets incomplete batches claim.
+
+    claims: first and last offset of each, by its header.
+    """
     return sum(max(0, last - first + 1) for first, last in claims)
 
 
 def segments_text(segments: int, size: int) -> str:
-    """``3 segments (25.9 kB)``."""
+    """Returns a number of segments and their bytes as text: ``3 segments (25.9 kB)``."""
     return f"{counted_noun(segments, 'segment')} ({size_text(size)})"

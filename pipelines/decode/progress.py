@@ -25,7 +25,10 @@ class Progress:
     def __init__(
         self, described: Callable[[str], AbstractContextManager[object]] = lambda name: nullcontext()
     ) -> None:
-        """described: entered around each phase, with its name; of a stage also what it reads."""
+        """Takes the context that is entered around each phase, by its name.
+
+        Of a stage also by what it reads.
+        """
         self._described = described
         self.planned = self.planned_bytes = 0
         self.seconds: dict[str, float] = defaultdict(float)

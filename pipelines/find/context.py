@@ -35,7 +35,7 @@ class Context:
     """Reads the records next to matches in one log."""
 
     def __init__(self, segments: Sequence[Segment], max_batch_uncompressed: int) -> None:
-        """segments: all segments of the log, by base offset."""
+        """Takes all segments of the log, by base offset, and the limit of a batch in bytes."""
         self._segments, self._limit = segments, max_batch_uncompressed
         self._batches = lru_cache(_HELD_SEGMENTS)(self._read_positions)
         self._batch = lru_cache(_HELD_BATCHES)(self._read_records)

@@ -54,7 +54,10 @@ class SegmentSearch:
     def __init__(
         self, source: ByteSource, range_: Range, search: Criteria, columns: Sequence[str], **limits: int
     ) -> None:
-        """columns: those of the matches to build. limits: see SegmentDecoder."""
+        """Takes a range of a segment and the criteria.
+
+        columns: those of the matches to build. limits: see SegmentDecoder.
+        """
         self._first, self._then = search.split()
         self._builder = RecordBuilder({*columns, *columns_of(self._then)})
         self._columns = columns

@@ -168,7 +168,10 @@ def log_address(lake: str, log: str | None) -> str:
 
 
 def open_log(lake: str, log: str | None, default_scheme: str = "file") -> str:
-    """``open_lake`` for one log of several copies. Raises a UserError where the lake does not have it."""
+    """Opens a lake as ``open_lake`` does, for one log of several copies; returns the address of its tables.
+
+    Raises a UserError where the lake does not have that log.
+    """
     address = open_lake(lake, default_scheme)
     of_log = log_address(address, log)
     if not is_lake(of_log):

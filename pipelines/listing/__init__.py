@@ -1,1 +1,1 @@
-"""What lies in the sources: the segments of each log, and what the files next to them say of it."""
+"""Lists what lies in the sources: the segments of each log, and what the files next to them say of it."""

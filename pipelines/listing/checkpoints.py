@@ -55,7 +55,7 @@ class Checkpoints:
 
     @property
     def found(self) -> bool:
-        """Whether there is an entry of any log."""
+        """Says whether there is an entry of any log."""
         return any(self._by_folder.values())
 
     def read(self, log_dir: str, names: Collection[str] = CHECKPOINT_FILES) -> None:
@@ -86,13 +86,16 @@ class Checkpoints:
                     found[log] = found.get(log, Checkpoint())._replace(**{_FIELDS[name]: offset})
 
     def logs(self) -> Iterator[tuple[str, tuple[str, int], Checkpoint]]:
-        """Every log that a file names: its log directory, its topic and partition, and what is noted."""
+        """Yields every log that a file names: log directory, (topic, partition), and what is noted of it."""
         for log_dir, entries in self._by_folder.items():
             for place, checkpoint in entries.items():
                 yield log_dir, place, checkpoint
 
     def noted_start(self, partition_dir: str, topic: str, partition: int) -> CheckpointedStart | None:
-        """What ``log-start-offset-checkpoint`` says of the log in a folder; None where it was not read."""
+        """Returns what ``log-start-offset-checkpoint`` says of the log in a folder.
+
+        None where it was not read.
+        """
         path = path_of_uri(partition_dir)
         log_dir = os.path.dirname(path) if path else None
         if log_dir is None or log_dir not in self._with_starts:
@@ -101,16 +104,16 @@ class Checkpoints:
         return CheckpointedStart(checkpoint.log_start_offset if checkpoint else None)
 
     def of(self, partition_dir: str, topic: str, partition: int) -> Checkpoint | None:
-        """What is known of the log in a folder, by its URI; None for nothing."""
+        """Returns what is known of the log in a folder, by its URI; None for nothing."""
         path = path_of_uri(partition_dir)
         entries = self._by_folder.get(os.path.dirname(path)) if path else None
         return entries.get((topic, partition)) if entries else None
 
 
 def read_offsets(path: str, follow: bool = True) -> dict[tuple[str, int], int]:
-    """The offset of each topic and partition. Raises an OSError, and a ValueError for another format.
+    """Reads a checkpoint file: the offset of each (topic, partition).
 
-    follow: whether the file may be a link.
+    Raises an OSError, or a ValueError for another format. follow: whether the file may be a link.
     """
     found = offset_entries(read_regular(path, MOST_BYTES, follow))
     if found.problem is not None:

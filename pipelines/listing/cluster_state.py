@@ -1,4 +1,4 @@
-"""The state of a cluster, from the records of ``__cluster_metadata``: what its controllers agreed on.
+"""Builds the state of a cluster from the records of ``__cluster_metadata``: what its controllers agreed on.
 
 Records are applied as Kafka's ``MetadataDelta`` does: in their order, each onto what the ones before left.
 Those of a metadata transaction count once it has ended, and never if it was aborted.
@@ -141,13 +141,13 @@ class ClusterState:
 
     @property
     def may_lack_partitions(self) -> bool:
-        """Whether something is unread that may have said which topics and partitions there are, and where."""
+        """Says whether a record is unread that may have told topics, partitions or where they are."""
         kinds = {kind.partition(" ")[0] for kind, count in self.unread.items() if count}
         return bool(kinds - _WITHOUT_PARTITIONS)
 
     @property
     def unread_text(self) -> str:
-        """What could not be read, in words; empty where all could."""
+        """Describes in words what could not be read; "" where all could."""
         counts = [f"{count:,} x {kind}" for kind, count in sorted(self.unread.items()) if count]
         return f"records that can't be read, what they say is missing: {', '.join(counts)}" if counts else ""
 
@@ -186,7 +186,10 @@ def _set_lists(one: Partition, fields: Fields) -> None:
 
 
 def _partition_change(state: ClusterState, fields: Fields) -> None:
-    """As ``PartitionRegistration.merge``: a leader that is named begins an epoch."""
+    """Applies a change of a partition as ``PartitionRegistration.merge`` does.
+
+    A leader that is named begins an epoch.
+    """
     one = state.partitions[fields["topicId"], fields["partitionId"]]
     _set_lists(one, fields)
     leader = fields.get("leader", UNCHANGED_LEADER)
@@ -349,7 +352,10 @@ def _named(record: Fields) -> tuple[str, str | None]:
 
 
 def state_of(snapshot: str | None, records: Iterable[MetadataRecord], end: int | None = None) -> ClusterState:
-    """The state after a snapshot, the path of one or None, and the records behind it up to an offset."""
+    """Returns the state after a snapshot and the records after it, up to an offset.
+
+    snapshot: its path; None: without one. end: the offset before which it stops; None: all records.
+    """
     state, damages = ClusterState(), list[Damage]()
     for record in metadata_records(snapshot, damages.append) if snapshot else ():
         _apply(state, record)
@@ -370,7 +376,7 @@ def _apply(state: ClusterState, record: MetadataRecord) -> None:
 
 
 def state_of_files(folder: str, paths: Iterable[str]) -> ClusterState:
-    """The state that one copy of the metadata log holds: its newest snapshot, and its segments by offset."""
+    """Returns the state in one copy of the metadata log: its newest snapshot, and its segments by offset."""
     newest = next(filter(is_whole, reversed(snapshots(folder))), None)
     damages: list[Damage] = []
     records = (record for path in paths for record in metadata_records(path, damages.append))

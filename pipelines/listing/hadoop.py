@@ -24,12 +24,12 @@ _BY_US = "kafka-log-lake"  # what Hadoop notes as the origin of a setting
 
 
 def job_scheme(on_demand: SparkOnDemand) -> str:
-    """``default_scheme``, without starting Spark where its answer is known."""
+    """Returns ``default_scheme``, without starting Spark where its answer is known."""
     return "file" if on_demand.is_plain else default_scheme(on_demand.spark)
 
 
 def default_scheme(spark: SparkSession) -> str:
-    """The URI scheme of a path without one: ``file``, unless Hadoop's ``fs.defaultFS`` says otherwise."""
+    """Returns the URI scheme of a path without one: ``file``, or what Hadoop's ``fs.defaultFS`` says."""
     if driver_of(spark).has_jvm:
         scheme = str(_hadoop(spark).fs.FileSystem.getDefaultUri(_configuration(spark)).getScheme())
     else:
@@ -76,7 +76,7 @@ def open_to_spark(spark: SparkSession, uri: str) -> None:
 def list_files(
     spark: SparkSession, uri: str, suffixes: tuple[str, ...] = (SEGMENT_SUFFIX,)
 ) -> tuple[pa.Table, set[str]]:
-    """Every file at or below a URI or glob whose name ends so. Raises a UserError if it cannot be listed.
+    """Lists every file at or below a URI or glob whose name ends in one of the suffixes.
 
     Returns a table of FILES_SCHEMA (modified: microseconds since 1970 UTC), and the paths of files that the
     URI itself names: for those, the table holds all files of their folder.
@@ -132,7 +132,10 @@ def _folders(spark: SparkSession, uri: str) -> tuple[list[str], set[str]]:
 
 
 def _glob(spark: SparkSession, pattern: str) -> Any:
-    """Java's array of FileStatus for the matches of a glob. Each access to an element calls Java."""
+    """Returns Java's array of FileStatus for the matches of a glob. Each access to an element calls Java.
+
+    Raises a UserError over Spark Connect.
+    """
     if not driver_of(spark).has_jvm:
         raise UserError(
             f"{pattern} can't be listed over Spark Connect, which does not show Hadoop's file systems: "
@@ -150,7 +153,7 @@ def canonical_path(path: Column) -> Column:
 
 
 def exists(spark: SparkSession, uri: str) -> bool:
-    """Whether a file or folder exists, by its canonical URI."""
+    """Says whether a file or folder exists, by its canonical URI."""
     uri = spark_uri(uri)
     if not driver_of(spark).has_jvm:
         try:

@@ -1,4 +1,4 @@
-"""Reads ``meta.properties``: of which cluster and node a log directory is."""
+"""Reads ``meta.properties``, which says of which cluster and node a log directory is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ class Identity(NamedTuple):
 
 
 def read_identity(log_dir: str, refused: list[str] | None = None) -> Identity:
-    """What ``meta.properties`` of a log directory says. refused: takes why a file is not read."""
+    """Reads ``meta.properties`` of a log directory.
+
+    refused: a list that gets the reason if the file is not read.
+    """
     path = os.path.join(log_dir, META)
     try:
         text = read_regular(path, MOST_SMALL_BYTES).decode(errors="replace")
@@ -42,7 +45,7 @@ def read_identity(log_dir: str, refused: list[str] | None = None) -> Identity:
 
 
 def clusters_of(log_dirs: Iterable[str]) -> dict[str, list[str]]:
-    """Cluster id -> the log directories whose ``meta.properties`` names it."""
+    """Returns by cluster id the log directories whose ``meta.properties`` names it."""
     found: dict[str, list[str]] = defaultdict(list)
     for log_dir in sorted(log_dirs):
         if cluster_id := read_identity(log_dir).cluster_id:

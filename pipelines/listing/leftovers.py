@@ -1,4 +1,4 @@
-"""What a broker left behind: ``.log.deleted`` files, and folders that end in -delete, -stray or -future.
+"""Lists what a broker left: ``.log.deleted`` files, and folders that end in -delete, -stray or -future.
 
 A broker renames a segment that retention, the log cleaner or a truncation removed, and deletes the file a
 minute later (``file.delete.delay.ms``). After an unclean election it may hold the only copy of acknowledged
@@ -40,7 +40,7 @@ class PassedOver(NamedTuple):
 
 
 def passed_folder(folder: Folder, place: PartitionFolder, reason: str) -> list[PassedOver]:
-    """The folder as one that is passed over; [] if no segment is in it."""
+    """Returns the folder as one that is passed over, in a list; [] if no segment is in it."""
     sized = [
         (offset, one.length)
         for one in folder.files
@@ -53,7 +53,7 @@ def passed_folder(folder: Folder, place: PartitionFolder, reason: str) -> list[P
 
 
 def deleted_files(folder: Folder, include_deleted: bool | None) -> tuple[list[tuple[int, File]], list[File]]:
-    """The ``.log.deleted`` files of a folder: those to read, each with its base offset, and the others.
+    """Returns the ``.log.deleted`` files of a folder: those to read, with base offsets, and the others.
 
     include_deleted: see ``list_segments``. Files next to one that a source names are neither.
     """
@@ -71,7 +71,7 @@ def deleted_files(folder: Folder, include_deleted: bool | None) -> tuple[list[tu
 
 
 def passed_files(folder: Folder, place: PartitionFolder, files: Iterable[File]) -> list[PassedOver]:
-    """``.log.deleted`` files as passed over."""
+    """Returns ``.log.deleted`` files as passed over."""
     return [
         PassedOver(f"{folder.uri}/{one.name}", *place, TO_DELETE, base, one.length)
         for one in files
@@ -80,7 +80,7 @@ def passed_files(folder: Folder, place: PartitionFolder, files: Iterable[File]) 
 
 
 def passed_over_texts(passed: Iterable[PassedOver]) -> list[str]:
-    """What was passed over and has bytes, in words, by reason: how much it is, and of which logs."""
+    """Describes in words what was passed over and has bytes: reason, size and logs, one text a reason."""
     by_reason: dict[str, list[PassedOver]] = defaultdict(list)
     for one in passed:
         if one.bytes:

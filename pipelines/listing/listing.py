@@ -85,17 +85,17 @@ class Listing:
 
     @property
     def has_wanted(self) -> bool:
-        """Whether a source names any segment."""
+        """Says whether a source names any segment."""
         return bool(self.segments.column("wanted").to_numpy().any())
 
     @property
     def swap_files(self) -> int:
-        """Wanted segments whose bytes are in swap files."""
+        """Returns the number of wanted segments whose bytes are in swap files."""
         files = self.segments.filter(self.segments.column("wanted")).column("file")
         return pc.sum(pc.ends_with(files, SWAP_SUFFIX)).as_py() or 0
 
     def noted_logs(self) -> dict[str, ListedLog]:
-        """The logs that can be compared with what the broker noted of them, by their folder."""
+        """Returns by folder the logs that can be compared with what the broker noted of them."""
         if not (self.checkpoints.found or self.witnesses.found):
             return {}
         columns = {name: self.segments.column(name) for name in LISTING_SCHEMA.names}

@@ -39,7 +39,7 @@ _METADATA = "partition.metadata"
 
 
 def is_read_beside(name: str) -> bool:
-    """Whether a file of this name next to segments, or above their folders, is read."""
+    """Says whether a file of this name is read next to segments, or above their folders."""
     from kafka_log_lake.udfs.indexes.files import broker_file  # only odd files are asked about
 
     return name in (_METADATA, META, QUORUM_STATE) or broker_file(name) is not None
@@ -52,7 +52,7 @@ def local_folders(
     suffixes: tuple[str, ...],
     listing: Listing,
 ) -> Iterator[Folder]:
-    """Every folder with segments at or below the roots, and the folders of files that sources name.
+    """Yields every folder with segments at or below the roots, and the folders of files that sources name.
 
     suffixes: how the names of the files to list end: of segments, and of what was left behind and is
     selected. What can't be read, and what else was left, is counted in ``listing``. The checkpoint files of
@@ -94,7 +94,7 @@ def local_folders(
 def _walk(
     root: str, seen: set[str], links: list[str], suffixes: tuple[str, ...], listing: Listing
 ) -> Iterator[Folder]:
-    """Folders with segments at or below ``root`` that are not in ``seen``. Adds links to ``links``."""
+    """Yields folders with segments at or below ``root`` that are not in ``seen``. Adds links to ``links``."""
     not_requested, follows = tuple(set(LEFT_BEHIND) - set(suffixes)), listing.witnesses.follows
     listing.checkpoints.read(os.path.dirname(root))
     todo = [(root, os.path.realpath(root))]
@@ -134,7 +134,10 @@ def _walk(
 
 
 def _stat(path: str, name: str, wanted: bool, listing: Listing) -> list[File]:
-    """The file in a list; [] if it is gone. ``listing`` says if it can't be read, or is no regular file."""
+    """Returns a list of the file.
+
+    [] if it is gone, can't be read or is no regular file, as ``listing`` then says.
+    """
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -168,7 +171,7 @@ def _note_refused(path: str, why: str, listing: Listing) -> None:
 def topic_id_of(
     folder: str, entries: Iterable[os.DirEntry[str]], refused: Callable[[str, str], None], follow: bool
 ) -> str | None:
-    """The topic id in a folder's ``partition.metadata``; None without one.
+    """Returns the topic id in a folder's ``partition.metadata``; None without one.
 
     refused: is told of a file that is too large, or no regular one, and why. follow: links are read too.
     """
@@ -185,7 +188,10 @@ def topic_id_of(
 
 
 def _named_file(path: str, suffixes: tuple[str, ...], listing: Listing) -> Iterator[Folder]:
-    """The folder of one file. Its other files are not wanted: they show whether the file has a successor."""
+    """Yields the folder of one file.
+
+    Its other files are not wanted: they show whether the file has a successor.
+    """
     folder, name = os.path.split(path)
     follows = listing.witnesses.follows
     listing.checkpoints.read(os.path.dirname(folder))

@@ -92,7 +92,7 @@ class Folder(NamedTuple):
 
 
 def parse_folder(path: str) -> PartitionFolder | str:
-    """The topic-partition in the name of a folder, or the reason to skip the folder."""
+    """Returns the topic-partition in the name of a folder, or the reason to skip the folder."""
     name = path.rpartition("/")[2]
     left_behind = LEFT_FOLDER.fullmatch(name)
     if left_behind:
@@ -111,16 +111,19 @@ def parse_folder(path: str) -> PartitionFolder | str:
 
 
 def parse_left_folder(path: str) -> tuple[PartitionFolder, str] | None:
-    """The topic-partition of a folder that a broker left behind, and delete, stray or future; else None."""
+    """Returns the topic-partition of a folder that a broker left, and "delete", "stray" or "future".
+
+    None for any other folder.
+    """
     match = LEFT_FOLDER.fullmatch(path.rpartition("/")[2])
     place = parse_folder(match.group(1)) if match else NO_PARTITION
     return None if match is None or isinstance(place, str) else (place, match.group(2))
 
 
 def left_state(partition_dir: str) -> str | None:
-    """What a broker made of a log: delete, stray, future, or deleted for a ``.log.deleted`` file; None: live.
+    """Returns what a broker made of a log: "delete", "stray", "future", "deleted"; None for a live one.
 
-    partition_dir: of a listing, in which a ``.log.deleted`` file is a log of its own.
+    "deleted" is a ``.log.deleted`` file, in a listing a log of its own. partition_dir: of a listing.
     """
     if partition_dir.endswith(DELETED_SUFFIX):
         return "deleted"
@@ -129,7 +132,7 @@ def left_state(partition_dir: str) -> str | None:
 
 
 def parse_file(name: str) -> int | str:
-    """The base offset in the name of a segment, or the reason to skip the file."""
+    """Returns the base offset in the name of a segment, or the reason to skip the file."""
     parts = split_name(name)
     if parts is None or parts.suffix != SEGMENT_SUFFIX:
         return NO_SEGMENT
@@ -137,18 +140,20 @@ def parse_file(name: str) -> int | str:
 
 
 def is_log(name: str) -> bool:
-    """Whether a name is a segment's or a partition folder's."""
+    """Says whether a name is a segment's or a partition folder's."""
     return isinstance(parse_file(name), int) or not isinstance(parse_folder(name), str)
 
 
 def left_behind(name: str) -> str | None:
-    """Why a file next to the segments is skipped; None for any other file."""
+    """Returns the reason why a file next to the segments is skipped; None for any other file."""
     parts = split_name(name)
     return LEFT_BEHIND.get(parts.suffix) if parts else None
 
 
 def offset_left(name: str, suffix: str) -> int | None:
-    """The base offset in the name of a file that was left behind; None for any other, and above bigint.
+    """Returns the base offset in the name of a file that was left by a broker.
+
+    None for any other, and above int64.
 
     suffix: SWAP_SUFFIX, DELETED_SUFFIX, or CLEANED_SUFFIX, which an index has too.
     """
@@ -160,18 +165,21 @@ def offset_left(name: str, suffix: str) -> int | None:
 
 
 def counts_folders(reason: str) -> bool:
-    """Whether folders are counted for a reason, not files."""
+    """Says whether folders are counted for a reason, not files."""
     return reason.startswith("folder")
 
 
 def parse_topic_id(metadata: str) -> str | None:
-    """The topic id in a ``partition.metadata`` file (Kafka's ``PartitionMetadataFile``), or None."""
+    """Returns the topic id in a ``partition.metadata`` file (Kafka's ``PartitionMetadataFile``), or None."""
     match = re.search(r"^topic_id:\s*(\S+)\s*$", metadata, re.MULTILINE)
     return match.group(1) if match else None
 
 
 def unlooked_texts(skipped: Counter[str]) -> list[str]:
-    """What may be segments, and was not looked into. skipped: of a listing; reason -> number of files."""
+    """Describes in words what may be segments, and was not looked into.
+
+    skipped: of a listing; reason -> number of files.
+    """
     numbers: Counter[str] = Counter()
     for reason, noun in NOT_LOOKED_AT.items():
         numbers[noun] += skipped[reason]
@@ -183,7 +191,7 @@ def unlooked_texts(skipped: Counter[str]) -> list[str]:
 
 
 def is_noted(partition_dir: str, listed: Container[str]) -> bool:
-    """Whether what the checkpoint files say of a partition is about this log.
+    """Says whether what the checkpoint files note of a partition is about this log.
 
     They do not know a log that is deleted or stray; and one that moves here only while no live one is here.
     """

@@ -1,4 +1,4 @@
-"""Files of a source that are no segments by their names: what they are, and segments among them.
+"""Tells what files of a source are that have no segment's name, and finds segments among them.
 
 Somebody may have renamed a segment: the base offset of its first batch then is what the name would say.
 """
@@ -15,18 +15,18 @@ from kafka_log_lake.udfs.storage.foreign import SUFFIXES, name_kind
 
 
 def other_files(folder: str, names: Sequence[str]) -> Counter[str]:
-    """Why files in a folder are skipped that do not end as a segment does, and are another program's."""
+    """Counts the files in a folder that do not end as a segment does and are another program's, by reason."""
     may_be = [name for name in names if name.endswith(SUFFIXES) and not name.endswith(".log")]
     return Counter(kind for name in may_be if (kind := name_kind(folder, name)) is not None)
 
 
 def why_skipped(folder: str, name: str, reason: str) -> str:
-    """Why a ``.log`` file is skipped: what it is by its name, else the reason."""
+    """Returns the reason why a ``.log`` file is skipped: what it is by its name, else the given reason."""
     return name_kind(folder, name) or reason
 
 
 def renamed_segments(folder: Folder, segments: Sequence[tuple[int, File]]) -> list[tuple[int, File]]:
-    """The ``.log`` files with other names that begin with a sound batch, by their first offsets.
+    """Returns the ``.log`` files with other names that begin with a sound batch, by their first offsets.
 
     folder: named by a source, or a file in it. segments: its segments with the names of Kafka.
     """
@@ -45,7 +45,7 @@ def renamed_segments(folder: Folder, segments: Sequence[tuple[int, File]]) -> li
 
 
 def _first_offset(path: str) -> int | None:
-    """The first offset of a file whose first batch is sound; None for any other file."""
+    """Returns the first offset of a file whose first batch is sound; None for any other file."""
     from kafka_log_lake.udfs.files import decode_segment  # kernels, which few listings need
 
     damages = list[object]()

@@ -19,14 +19,20 @@ _FINISHED = 1  # COPY_SEGMENT_FINISHED
 
 @dataclass
 class RemoteRanges:
-    """(topic id, partition) -> the segments whose copy was finished. is_whole: whether all could be read."""
+    """The segments whose copy to remote storage was finished, by (topic id, partition).
+
+    is_whole: whether all records of it could be read.
+    """
 
     by_log: dict[tuple[str | None, int], list[RemoteRange]] = field(default_factory=lambda: defaultdict(list))
     is_whole: bool = True
 
 
 def remote_ranges(log_dir: str) -> RemoteRanges | None:
-    """The offsets in remote storage, by the metadata in a local log directory; None where it has none."""
+    """Returns the offsets in remote storage, by the metadata in a local log directory.
+
+    None where it has none.
+    """
     try:
         folders = sorted(name for name in os.listdir(log_dir) if _FOLDER.fullmatch(name))
     except OSError:

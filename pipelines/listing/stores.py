@@ -25,7 +25,7 @@ FILES_SCHEMA = pa.schema([("path", pa.string()), ("length", pa.int64()), ("modif
 
 
 def list_files(uri: str, suffixes: tuple[str, ...] = (SEGMENT_SUFFIX,)) -> tuple[pa.Table, set[str]]:
-    """Every object at or below a canonical URI or glob whose name ends so.
+    """Lists every object at or below a canonical URI or glob whose name ends in one of the suffixes.
 
     Returns a table of FILES_SCHEMA (modified: microseconds since 1970 UTC), and the URIs of objects that the
     URI itself names: for those, the table holds all objects of their folder. Raises a UserError if the URI
@@ -50,14 +50,17 @@ def list_files(uri: str, suffixes: tuple[str, ...] = (SEGMENT_SUFFIX,)) -> tuple
 
 
 def files_table(files: Iterable[tuple[str, int, int]]) -> pa.Table:
-    """The table of files, by the path, the bytes and the modification time of each: FILES_SCHEMA."""
+    """Builds a table of FILES_SCHEMA from path, bytes and modification time (microseconds) of each file."""
     columns = list(zip(*files, strict=True)) or [()] * len(FILES_SCHEMA)
     arrays = [pa.array(c, f.type) for c, f in zip(columns, FILES_SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=FILES_SCHEMA)
 
 
 def _files(system: Any, path: str) -> tuple[list[Any], set[str]]:
-    """The objects at or below a path, and the paths of those that it names. Raises FileNotFoundError."""
+    """Returns the objects at or below a path, and the paths of those that it names.
+
+    Raises FileNotFoundError.
+    """
     kind = system.get_file_info(path).type
     if kind == fs.FileType.File:
         return _named(system, [path]), {path}
@@ -86,13 +89,13 @@ def _files(system: Any, path: str) -> tuple[list[Any], set[str]]:
 
 
 def _named(system: Any, paths: list[str]) -> list[Any]:
-    """All objects of the folders of these paths."""
+    """Returns all objects of the folders in which these paths lie."""
     folders = {path.rpartition("/")[0] for path in paths}
     return [f for folder in sorted(folders) for f in system.get_file_info(fs.FileSelector(folder))]
 
 
 def is_gone(uri: str) -> bool:
-    """Whether no object and no folder has a canonical URI. If that can't be found out, it counts as there."""
+    """Says whether no object and no folder has a canonical URI; False if that can't be found out."""
     try:
         system, path = open_store(uri)
         return bool(system.get_file_info(path).type == fs.FileType.NotFound)

@@ -1,4 +1,4 @@
-"""Swap files of the log cleaner: what a broker does with them when it starts, without a change to any file.
+"""Does with the log cleaner's swap files what a broker does when it starts, without a change to any file.
 
 The log cleaner, and the split of a segment, write new segments as ``.log.cleaned``, rename all of them to
 ``.log.swap``, then delete the segments that they were made of, then rename them to ``.log``
@@ -36,9 +36,9 @@ from kafka_log_lake.udfs.storage.byte_source import SourceError
 
 
 class End(NamedTuple):
-    """Where the batches of a swap file end.
+    """The end of the batches of a swap file.
 
-    next_offset: behind the last batch that headers lead to; the file's base offset if it has none. is_whole:
+    next_offset: after the last batch that headers lead to; the file's base offset if it has none. is_whole:
     whether headers lead to the end of the file.
     """
 
@@ -67,12 +67,12 @@ class Completed:
 
 
 def segments_alone(files: Iterable[File]) -> list[File]:
-    """The ``.log`` files of a folder."""
+    """Returns the ``.log`` files of a folder."""
     return [one for one in files if one.name.endswith(SEGMENT_SUFFIX)]
 
 
 def complete_swaps(folder: Folder, read_end: ReadEnd) -> Completed:
-    """The segments of a folder as a broker has them once it has started.
+    """Returns the segments of a folder as a broker has them once it has started.
 
     Where headers do not lead to the end of every swap file, none is put in place as long as the first segment
     that they were made of is there: the broker deletes these in the order of offsets, so all of them are.
@@ -104,7 +104,7 @@ def complete_swaps(folder: Folder, read_end: ReadEnd) -> Completed:
 
 
 def _ends(folder: str, swaps: Mapping[int, File], read_end: ReadEnd, done: Completed) -> dict[int, End]:
-    """The ends of the swap files that can be read, by base offset; ``done`` gets the others."""
+    """Returns the ends of the swap files that can be read, by base offset; adds the others to ``done``."""
     ends: dict[int, End] = {}
     for offset, file in sorted(swaps.items()):
         uri = f"{folder}/{file.name}"

@@ -46,7 +46,7 @@ class Source(NamedTuple):
 
 
 def parse_source(text: str) -> Source:
-    """NAME=PATH, or a path, which may hold an equals sign where it exists."""
+    """Parses NAME=PATH, or a path, which may hold an equals sign where it exists."""
     match = _NAMED.fullmatch(text)
     if match is None or os.path.lexists(text):
         return Source(None, text)
@@ -54,19 +54,19 @@ def parse_source(text: str) -> Source:
 
 
 def is_named(sources: Iterable[str]) -> bool:
-    """Whether any of the values of ``--source`` has a name."""
+    """Says whether any of the values of ``--source`` has a name."""
     return any(parse_source(text).name is not None for text in sources)
 
 
 def glob_flags() -> int:
-    """How patterns are read, for functions of ``wcmatch.glob``."""
+    """Returns the flags with which ``wcmatch.glob`` reads patterns."""
     from wcmatch import glob
 
     return glob.BRACE | glob.DOTGLOB | glob.NODOTDIR
 
 
 def escape(path: str) -> str:
-    """A glob that matches only this path."""
+    """Returns a glob that matches only this path."""
     return path.translate(_NO_GLOB_NEEDED)
 
 
@@ -103,7 +103,10 @@ def _refuse_password(uri: str) -> None:
 
 
 def local_path(source: str, default_scheme: str = "file") -> str | None:
-    """The absolute local path of a source; None if it is on another file system."""
+    """Returns the absolute local path of a source; None if it is on another file system.
+
+    default_scheme: the scheme of a path without one.
+    """
     scheme, colon, rest = source.partition(":")
     if colon and scheme.lower() == "file" and rest.startswith("/"):
         return "/" + rest.lstrip("/")
@@ -135,12 +138,16 @@ def missing_mount(path: str) -> str:
 
 
 def canonical(path: str) -> str:
-    """The URI of an absolute local path, without percent-encoding."""
+    """Returns the URI of an absolute local path, without percent-encoding."""
     return "file://" + path
 
 
 def _expanded(path: str) -> list[str]:
-    """The path if it exists, else the paths that it matches as a glob."""
+    """Returns the path in a list if it exists, else the paths that it matches as a glob.
+
+    A UserError for none.
+    Files that are neither segments nor folders are left out.
+    """
     if os.path.lexists(path):
         return [path]
     if problem := missing_mount(path):

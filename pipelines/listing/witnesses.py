@@ -64,12 +64,12 @@ class WitnessFiles:
 
     @property
     def found(self) -> bool:
-        """Whether any file says something of a log."""
+        """Says whether any file says something of a log."""
         return bool(self._by_folder or self._left)
 
     @property
     def folders(self) -> Collection[str]:
-        """The URIs of the folders in which a file says something."""
+        """Returns the URIs of the folders in which a file says something."""
         return self._by_folder.keys()
 
     def in_folder(self, partition_dir: str) -> Witnesses:
@@ -152,7 +152,10 @@ class WitnessFiles:
 
 
 def has_grown(segment: str, length: int) -> bool:
-    """Whether a local segment, by its URI, has more bytes now than when it was listed."""
+    """Says whether a local segment, by its URI, has more bytes now than when it was listed.
+
+    length: its bytes then.
+    """
     path = path_of_uri(segment)
     try:
         return path is not None and os.stat(path).st_size > length
@@ -163,7 +166,7 @@ def has_grown(segment: str, length: int) -> bool:
 def logs_without_segments(
     files: WitnessFiles, checkpoints: Checkpoints, listed: Collection[str], roots: Iterable[str]
 ) -> Iterator[tuple[PartitionFolder, Witnesses]]:
-    """The logs at or below local folders that files name, and of which no segment is listed.
+    """Yields the logs at or below local folders that files name, and of which no segment is listed.
 
     listed: URIs of the folders with segments. roots: the local folders.
     """
@@ -192,7 +195,7 @@ def with_checkpoint(witnesses: Witnesses, noted: Checkpoint) -> Witnesses:
 
 
 def _witnesses(folder: str, names: Sequence[str], follow: bool) -> Witnesses:
-    """What the names and the small files in a partition folder say."""
+    """Reads what the names and the small files in a partition folder say."""
     logs, indexes, snapshots, aside = set[int](), set[int](), list[int](), list[Leftover]()
     for name in names:
         parts = split_name(name)

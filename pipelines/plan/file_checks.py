@@ -1,4 +1,4 @@
-"""What the planning of a job asks of files: are they gone, do they still hold what was decoded of them?"""
+"""Checks files for the planning of a job: whether they are gone, and still hold what was decoded of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _THREADS = 8
 
 
 def are_same_objects(seen: pa.Table, was: pa.Table) -> np.ndarray:
-    """bool[n]: segments that are objects which were not written again since they were decoded.
+    """Returns bool[n]: which segments are objects that were not written again since they were decoded.
 
     A store says when an object was written, and nobody can set that time, unlike a file's. It may tell whole
     seconds alone: of an object that was decoded right after it was written this is not known. Nor of what
@@ -39,7 +39,7 @@ def are_same_objects(seen: pa.Table, was: pa.Table) -> np.ndarray:
 
 
 def is_gone(on_demand: SparkOnDemand, uri: str) -> bool:
-    """Whether a file or folder no longer exists. If that can't be found out, it counts as existing."""
+    """Says whether a file or folder no longer exists; False if that can't be found out."""
     path = local_path(uri)
     if is_object_store(uri):
         return stores.is_gone(uri)
@@ -55,7 +55,7 @@ def is_gone(on_demand: SparkOnDemand, uri: str) -> bool:
 
 
 def check(on_demand: SparkOnDemand, to_check: pa.Table) -> list[FileMatch]:
-    """Whether files still begin with the decoded bytes.
+    """Compares the decoded bytes of files with their fingerprints; returns a FileMatch for each row.
 
     Many are checked by several processes, or by the workers of a cluster. Of a file that only Spark can open,
     length and time alone are compared: it counts as SAME.

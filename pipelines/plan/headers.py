@@ -1,4 +1,4 @@
-"""What the headers of a segment's batches tell without a look at its records, and the indexes next to it.
+"""Reads the headers of a segment's batches and the indexes next to it, without a look at records.
 
 A header is a few bytes, and its length leads to the next one. Nothing here computes a checksum. An index may
 be of another file, or damaged: what it says counts only where headers agree.
@@ -31,7 +31,10 @@ NO_INDEX = np.zeros((0, 2), dtype=np.int64)
 
 
 class Header(NamedTuple):
-    """One batch by its header. offset: as stored. timestamp: the highest of the batch; -1 none."""
+    """A batch as its header tells it.
+
+    position, size: in bytes. offset: as stored. timestamp: the highest of the batch, ms; -1 none.
+    """
 
     position: int
     size: int
@@ -74,7 +77,10 @@ def headers(source: ByteSource, start: int, length: int, block_bytes: int = _BLO
 
 
 def claimed_offsets(source: ByteSource, position: int, length: int) -> tuple[int, int] | None:
-    """First and last offset by the header of a batch that the segment cuts; None without all of it."""
+    """Returns first and last offset by the header of a batch that the segment cuts.
+
+    None if the header is cut.
+    """
     head = np.zeros(f.V2_HEADER_SIZE, dtype=np.uint8)
     got = source.read_into(position, head[: length - position])
     raw = head[:got].tobytes()
@@ -89,7 +95,7 @@ def claimed_offsets(source: ByteSource, position: int, length: int) -> tuple[int
 
 
 def may_go_on(source: ByteSource, position: int, length: int) -> bool:
-    """Whether a broker may still complete what lies at ``position``: a cut batch or header, or zeros."""
+    """Says whether a broker may still complete what lies at ``position``: a cut batch or header, or zeros."""
     head = np.zeros(max(0, min(f.HEADER_UP_TO_MAGIC, length - position)), dtype=np.uint8)
     got = source.read_into(position, head)
     if got < f.HEADER_UP_TO_MAGIC or not head.any():
@@ -99,7 +105,7 @@ def may_go_on(source: ByteSource, position: int, length: int) -> bool:
 
 
 def end_of_batches(uri: str, base: int, length: int) -> End:
-    """Where the batches of a swap file end, as ``LogSegment.readNextOffset`` tells it.
+    """Returns where the batches of a swap file end, as ``LogSegment.readNextOffset`` tells it.
 
     base: the offset in its name. length: bytes. Raises a SourceError where it can't be opened or read.
     """
@@ -114,9 +120,10 @@ def end_of_batches(uri: str, base: int, length: int) -> End:
 
 
 def is_file_older(file: str, base: int, length: int, timestamp: int) -> bool:
-    """Whether a file of this machine is ``older``; False where it can't be opened or read. file: a URI.
+    """Says whether all batches of a local file are below ``timestamp``; False where that is not sure.
 
-    Of an object each header would be a request: time leaves out none.
+    file: a URI. Of an object each header would be a request, so it is always False. base, length, timestamp:
+    as for ``older``.
     """
     path = path_of_uri(file)
     if path is None:
@@ -132,7 +139,9 @@ def is_file_older(file: str, base: int, length: int, timestamp: int) -> bool:
 
 
 def older(source: ByteSource, segment: str, base: int, length: int, timestamp: int) -> Header | None:
-    """The last header, if all batches have timestamps below ``timestamp``, ms; None where that is not sure.
+    """Returns the last header, if all batches have timestamps below ``timestamp``, ms.
+
+    None where that is not sure.
 
     base: the offset in the segment's name. The last entry of the time index names the batch that was the
     newest when it was added: only the headers from that batch on are followed, if it has that timestamp.
@@ -155,10 +164,10 @@ def older(source: ByteSource, segment: str, base: int, length: int, timestamp: i
 def start_for(
     source: ByteSource, segment: str, base: int, length: int, offset: int | None, timestamp: int | None
 ) -> int:
-    """Where the first batch may begin with ``offset`` or a higher one, and ``timestamp``, ms, or a later one.
+    """Returns a byte at or before the first batch with ``offset`` or a higher one, at ``timestamp`` or later.
 
-    None: any. As the indexes next to the segment say, where headers agree with them; else 0. base: the offset
-    in the segment's name.
+    None: any offset, any time (ms). The byte is from the indexes next to the segment where headers agree with
+    them; else 0. base: the offset in the segment's name. length: bytes of the segment.
     """
     starts, index = [0], read_index(segment) if (offset, timestamp) != (None, None) else NO_INDEX
     if offset is not None and len(index):
@@ -185,7 +194,10 @@ def _batch_with(source: ByteSource, length: int, start: int, offset: int) -> Hea
 
 
 def _older(found: Iterable[Header], length: int, timestamp: int) -> Header | None:
-    """The last of these headers, if they lead to the end of the segment, all below ``timestamp``."""
+    """Returns the last of these headers, if they lead to the end of the segment, all below ``timestamp``.
+
+    Else None.
+    """
     last = None
     for last in found:
         if last.timestamp >= timestamp:
@@ -194,7 +206,7 @@ def _older(found: Iterable[Header], length: int, timestamp: int) -> Header | Non
 
 
 def read_index(segment: str, suffix: str = ".index") -> np.ndarray:
-    """The entries of the ``.index`` next to a segment: int64[n, 2] of relative offset and position.
+    """Returns the entries of the ``.index`` next to a segment: int64[n, 2] of relative offset and position.
 
     Of the ``.timeindex`` they are timestamp, ms, and relative offset. Without a readable one n is 0.
     """
@@ -203,7 +215,7 @@ def read_index(segment: str, suffix: str = ".index") -> np.ndarray:
 
 
 def _content(segment: str, suffix: str) -> bytes:
-    """The content of an index next to a segment; empty where it can't be read."""
+    """Returns the content of an index next to a segment; empty where it can't be read."""
     uri = segment.removesuffix(".log") + suffix
     try:
         path = path_of_uri(segment)

@@ -1,4 +1,4 @@
-"""Landed bytes seen as segments: what ``raw_segments`` offers to decode, and how far each file was landed.
+"""Reads landed bytes as segments: what ``raw_segments`` offers to decode, how far each file was landed.
 
 Without the column ``content``: the bytes of a lake's worth of segments are never read to plan.
 """
@@ -34,7 +34,10 @@ UNKNOWN_TAIL = "unknown"
 
 
 class Landed:
-    """The table ``raw_segments`` of a lake. read: ``LakeWriter.read``."""
+    """Plans from the table ``raw_segments`` of a lake.
+
+    read: ``LakeWriter.read``.
+    """
 
     def __init__(self, read: Callable[[Table, Iterable[str], str], pa.Table]) -> None:
         self._of_lake = read
@@ -43,9 +46,10 @@ class Landed:
         return self._of_lake(RAW_SEGMENTS, columns, where)
 
     def _segments(self, where: str = "") -> tuple[pa.Table, dict[str, str]]:
-        """One row a segment: how long it is, and what its last chunk says. Timestamps as int64.
+        """Returns one row a segment, and the segments that have none, each with the reason.
 
-        And the segments whose chunks do not follow each other, with the reason: they have no row.
+        A row says how long the segment is, and what its last chunk says; timestamps are int64. Segments whose
+        chunks do not follow each other have no row.
         """
         names = [*_KEY, *_CHUNK, "modified", "fingerprint", "whole_bytes", "last_offset"]
         chunks = self._read([*names, "log_start_offset", "topic_id", "landed_at"], where)
@@ -74,7 +78,7 @@ class Landed:
         return found.rename_columns([names_now.get(name, name) for name in found.column_names]), broken
 
     def listing(self, is_requested: Callable[[str], bool], null_topic: bool = True) -> Listing:
-        """The segments whose bytes were landed, as a listing of files gives them.
+        """Returns the segments whose bytes were landed, as a listing of files has them.
 
         null_topic: whether a topic with the name that Spark's writer reads as null may be decoded.
         """
@@ -104,7 +108,7 @@ class Landed:
         return listing
 
     def known(self, where: str = "") -> pa.Table:
-        """How far each file was landed, in the columns of the ledger, so that a plan can go on from it.
+        """Returns how far each file was landed, in the columns of the ledger: a plan goes on from there.
 
         where: a condition on chunks, "" for all. decoded_bytes: the end of the last whole batch; what follows
         it is landed again once the file changes. A segment whose chunks do not follow each other is landed
@@ -128,7 +132,10 @@ class Landed:
         return pa.table({name: (missing | columns)[name] for name in NAMES})
 
     def check(self, to_check: pa.Table) -> list[FileMatch]:
-        """Whether landed bytes begin with what was decoded of each segment, by their chunks' checksums."""
+        """Compares landed bytes with the CRC-32C of what was decoded.
+
+        Returns SAME or CHANGED for each row.
+        """
         from kafka_log_lake.udfs.kernels.checksums import (
             crc32c_combine,  # loads LLVM, which most planning does not need
         )
@@ -154,7 +161,7 @@ class Landed:
         return marks
 
     def _begin_crc32c(self, segment: str, position: int, size: int) -> int:
-        """CRC-32C of the first bytes of one chunk."""
+        """Returns the CRC-32C of the first ``size`` bytes of one chunk."""
         from kafka_log_lake.udfs.kernels.checksums import crc32c
 
         one = f"{sql_in('segment', [segment])} AND chunk_position = {int(position)}"
@@ -163,7 +170,7 @@ class Landed:
 
 
 def _broken(chunks: pa.Table) -> dict[str, str]:
-    """Segments whose chunks do not follow each other from byte 0 on, each with the first place.
+    """Returns the segments whose chunks do not follow each other from byte 0 on, each with the reason.
 
     chunks: by segment and position.
     """
@@ -184,7 +191,7 @@ def _broken(chunks: pa.Table) -> dict[str, str]:
 
 
 def located(segments: Iterable[Segment], files: pa.Table, folder: str) -> list[Segment]:
-    """Landed segments with the files that hold their bytes, as far as the table's log knows.
+    """Returns landed segments with the files that hold their bytes, as far as the table's log knows.
 
     files: ``pipelines.engine.delta.data_files`` of raw_segments. folder: the table's path or URI.
     """
@@ -213,7 +220,7 @@ def located(segments: Iterable[Segment], files: pa.Table, folder: str) -> list[S
 
 
 def outlived(landed: pa.Table, known: pa.Table) -> pa.Array:
-    """Of landed segments that no run decoded those that are no more: boolean, in their order.
+    """Returns bool[n]: which landed segments, that no run decoded, are no more in the log.
 
     The ledger, ``known``, has a later state of their folder, in which an earlier segment covers them, so that
     the log cleaner merged them into it; or one of another topic of the name. What retention deleted, and what

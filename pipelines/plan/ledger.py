@@ -1,7 +1,8 @@
-"""The ledger: the table ``segments``, with one row per segment. Every run reads it first and writes it last.
+"""Reads and writes the ledger: the table ``segments``, with one row a segment.
 
-``deltalake`` reads and writes it in this process, because Spark takes seconds to find the files of a Delta
-table. Timestamps are int64 microseconds since 1970 UTC here: a datetime cannot hold years before 1.
+Every run reads it first and writes it last. ``deltalake`` does both in this process, because Spark takes
+seconds to find the files of a Delta table. Timestamps are int64 microseconds since 1970 UTC here: a datetime
+cannot hold years before 1.
 """
 
 from __future__ import annotations
@@ -62,17 +63,17 @@ class LedgerRow:
 
     @property
     def log(self) -> Log:
-        """The log that the segment belongs to: topic, partition, partition_dir."""
+        """Returns the log that the segment belongs to: topic, partition, partition_dir."""
         return self.topic, self.partition, self.partition_dir
 
     @property
     def is_left_out(self) -> bool:
-        """Whether nothing of the segment was decoded, as it holds nothing of ``scope``."""
+        """Says whether nothing of the segment was decoded, as it holds nothing of ``scope``."""
         return self.left_out == NOTHING_DECODED
 
     @property
     def reach(self) -> int:
-        """The last offset that the segment covers; its base offset - 1 if it holds no batch."""
+        """Returns the last offset that the segment covers; its base offset - 1 if it holds no batch."""
         return self.file_base_offset - 1 if self.end_offset is None else self.end_offset
 
 
@@ -84,7 +85,7 @@ SCHEMA = pa.schema(
 
 
 def read(table: str | DeltaTable, where: str = "") -> pa.Table:
-    """The ledger, by its path or open: columns NAMES, timestamps as int64.
+    """Reads the ledger, by its path or open: columns NAMES, timestamps as int64.
 
     where: condition on rows, "" for all.
     """
@@ -94,7 +95,7 @@ def read(table: str | DeltaTable, where: str = "") -> pa.Table:
 
 
 def numbered(stored: pa.Table) -> pa.Table:
-    """Columns NAMES of the Delta table, timestamps as int64."""
+    """Returns columns NAMES of the Delta table, with timestamps as int64."""
     return stored.cast(pa.schema([SCHEMA.field(name) for name in NAMES]))
 
 
@@ -106,12 +107,15 @@ def rows(table: pa.Table) -> Iterator[LedgerRow]:
 
 
 def kept(table: pa.Table, mask: np.ndarray) -> pa.Table:
-    """The rows where ``mask``, bool[n], holds; the table itself if all do: a copy of a long one is large."""
+    """Returns the rows where ``mask``, bool[n], holds.
+
+    The table itself if all do, as a copy of a long one is large.
+    """
     return table if mask.all() else table.filter(pa.array(mask))
 
 
 def with_topic_ids(some: pa.Table, known: pa.Table) -> pa.Table:
-    """Rows of the ledger, those without a topic id with the one that another row of their folder has."""
+    """Returns rows of the ledger in which a missing topic id is that of another row of their folder."""
     folders = known.group_by("partition_dir").aggregate([("topic_id", "max")])
     place = pc.index_in(some.column("partition_dir"), folders.column("partition_dir").combine_chunks())
     found = pc.coalesce(some.column("topic_id"), folders.column("topic_id_max").take(place))
@@ -124,7 +128,7 @@ def to_arrow(ledger_rows: Iterable[LedgerRow]) -> pa.Table:
 
 
 def rows_to_arrow(table: Table, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Rows in the schema of a Delta table, by the names of its columns; timestamps come as int64."""
+    """Returns rows in the schema of a Delta table, by the names of its columns; timestamps come as int64."""
     listed, arrays = list(rows), []
     for column in table.columns:
         kind = pa.int64() if column.sql_type == "timestamp" else column.arrow_type
@@ -133,7 +137,10 @@ def rows_to_arrow(table: Table, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def changes(put: Collection[LedgerRow], dropped: Iterable[LedgerRow]) -> pa.Table:
-    """The rows of a MERGE into the ledger: its columns and ``dropped``, of which the segment alone counts."""
+    """Returns the rows of a MERGE into the ledger: its columns, and ``dropped``, True for rows that go.
+
+    Of rows that go the segment alone counts.
+    """
     rows = to_arrow(put)
     gone = pa.Table.from_pylist([{"segment": row.segment} for row in dropped], schema=rows.schema)
     flags = pa.array([False] * rows.num_rows + [True] * gone.num_rows, pa.bool_())

@@ -1,4 +1,4 @@
-"""The listing of the sources that a command's settings name, and its segments."""
+"""Lists the sources that a command's settings name, and yields their segments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from kafka_log_lake.pipelines.plan.slices import Segment
 
 
 def list_sources(settings: Reading, **others: Any) -> Listing:
-    """``list_segments`` for ``settings``. others: its other arguments; they win."""
+    """Lists the sources of ``settings`` by ``list_segments``.
+
+    others: its other arguments; they win.
+    """
     named = {
         name: getattr(settings, name)
         for name in ("follow_symlinks", "topics", "exclude_topics", "topic", "partition")
@@ -25,7 +28,10 @@ def list_sources(settings: Reading, **others: Any) -> Listing:
 
 
 def listed_segments(listing: Listing) -> Iterator[tuple[Segment, bool]]:
-    """All segments of a listing by folder and base offset, with their file_limit; is each one wanted."""
+    """Yields all segments of a listing by folder and base offset, and whether each is wanted.
+
+    The segments have their file_limit.
+    """
     rows = listing.segments.to_pylist()
     for row, following in zip_longest(rows, rows[1:]):
         wanted = row.pop("wanted")

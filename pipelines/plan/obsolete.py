@@ -1,4 +1,4 @@
-"""Rows of the ledger whose segments' rows go: what a segment that is gone means for the tables.
+"""Decides which rows go from the tables because their segments are gone.
 
 Retention deletes from the front of a log alone; every other file that is gone was merged, emptied, truncated,
 moved or lost. The policy of each case, and why: docs/operations.md.
@@ -50,9 +50,9 @@ def rewritten(listing: Listing, known: pa.Table) -> list[Gone]:
 
 
 def overlapping(missing: pa.Table) -> Iterator[tuple[LedgerRow, int]]:
-    """Known segments that are gone from the front of a folder, and reach past where its log starts now.
+    """Yields known segments that are gone from a folder's front and reach past its start, with that start.
 
-    missing: as ``missing_from`` gives them.
+    missing: as ``missing_from`` returns them.
     """
     start = missing.column("start")
     before = pc.less(missing.column("file_base_offset"), start)
@@ -61,7 +61,7 @@ def overlapping(missing: pa.Table) -> Iterator[tuple[LedgerRow, int]]:
 
 
 def missing_from(listing: Listing, known: pa.Table, places: np.ndarray) -> pa.Table:
-    """Known segments that are missing from folders whose files were all listed.
+    """Returns the known segments that are missing from folders whose files were all listed.
 
     places: int64[n], rows of the ledger that are known to be listed, or -1.
     Columns of the ledger, and of their folder now: start (lowest base offset), topic_id_now, landed_at.
@@ -121,7 +121,10 @@ def _emptied(gone: list[LedgerRow], listing: Listing, known: pa.Table) -> set[st
 
 
 def twice_warnings(rows: Iterable[tuple[LedgerRow, int]]) -> list[str]:
-    """rows: of files that are gone, each with the offset from which on another file holds its offsets."""
+    """Returns warnings of offsets that are in the tables twice.
+
+    rows: of files that are gone, each with the offset from which on another file holds its offsets.
+    """
     lines = [
         f"{row.topic}-{row.partition}: offsets {start:,} to {row.reach:,} are in the tables twice: "
         f"the rows of {row.segment}, which is gone, stay, as no other file has its offsets before {start:,}"
@@ -180,7 +183,7 @@ class Copies:
 
 
 def _topic_ids(wanted: pa.Table) -> dict[Partition, dict[str | None, int | None]]:
-    """Of each topic-partition its topic ids, each with the time when bytes of it were landed last."""
+    """Returns by topic-partition its topic ids, each with the time when bytes of it were landed last."""
     found: dict[Partition, dict[str | None, int | None]] = defaultdict(dict)
     grouped = wanted.group_by(["topic", "partition", "topic_id"]).aggregate([("landed_at", "max")])
     for row in grouped.to_pylist():
@@ -189,7 +192,7 @@ def _topic_ids(wanted: pa.Table) -> dict[Partition, dict[str | None, int | None]
 
 
 def _is_made_again(row: LedgerRow, topic_ids: dict[str | None, int | None]) -> bool:
-    """Whether a topic-partition is another topic's now, by what was listed or landed since."""
+    """Says whether a topic-partition is another topic's now, by what was listed or landed since."""
     is_later = any(landed_at is None or landed_at > row.decoded_at for landed_at in topic_ids.values())
     return is_later and row.topic_id is not None and not topic_ids.keys() & {None, row.topic_id}
 
@@ -198,7 +201,7 @@ _Extent = tuple[int, int, int]  # highest base offset, the length of that segmen
 
 
 def _folders(table: pa.Table) -> dict[Partition, dict[str, _Extent]]:
-    """Of each topic-partition its folders, with how far each reaches."""
+    """Returns by topic-partition its folders, each with how far it reaches."""
     last = table.select(["topic", "partition", "partition_dir", "file_base_offset", "length"])
     last = last.sort_by([("partition_dir", "ascending"), ("file_base_offset", "ascending")])
     grouped = last.group_by(["topic", "partition", "partition_dir"], use_threads=False).aggregate(
@@ -214,7 +217,7 @@ def _folders(table: pa.Table) -> dict[Partition, dict[str, _Extent]]:
 def _others(
     listed: dict[Partition, dict[str, _Extent]], known: pa.Table
 ) -> dict[Partition, dict[str, _Extent]]:
-    """Folders that the ledger knows of the listed topic-partitions, and that are not listed."""
+    """Returns the folders that the ledger knows of the listed topic-partitions, and that are not listed."""
     folders = pa.array([folder for of in listed.values() for folder in of], pa.string())
     elsewhere = known.filter(pc.invert(pc.is_in(known.column("partition_dir"), folders)))
     return {p: of for p, of in _folders(elsewhere).items() if p in listed}
@@ -236,10 +239,10 @@ class Obsolete:
         self._reported: Counter[tuple[str, int, str]] = Counter()
 
     def with_run(self, put: list[LedgerRow], cut: list[LedgerRow]) -> list[LedgerRow]:
-        """What goes with a run that puts these rows. cut: those that were rewritten and reach no further.
+        """Returns the ledger rows that go with a run that puts these rows.
 
-        A rewritten segment that reaches no further than before was truncated, or cleaned: what came after it
-        and is gone went with it.
+        cut: those that were rewritten and reach no further than before. Such a segment was truncated, or
+        cleaned: what came after it and is gone went with it.
         """
         own, lowest_cut = _Covered(put), _lowest(cut)
         folders = {row.partition_dir for row in put}
@@ -267,7 +270,10 @@ class Obsolete:
             self._leaving.pop(row.segment, None)
 
     def warnings(self) -> list[str]:
-        """What a person should know of rows that went, or stay without a file. Merges are not reported."""
+        """Returns what a person should know of rows that went, or stay without a file.
+
+        Merges are not reported.
+        """
         removed = [
             f"{topic}-{partition}: the rows of {counted_noun(count, 'segment')} were removed: {why}"
             for (topic, partition, why), count in sorted(self._reported.items())
@@ -287,11 +293,11 @@ class Obsolete:
         ]
 
     def _is_held(self, row: LedgerRow) -> bool:
-        """Whether another folder holds the segment's first offset, or another topic of its name."""
+        """Says whether another folder holds the segment's first offset, or another topic of its name."""
         return row.segment in self._made_again or self._committed.holds(row)
 
     def _why(self, row: LedgerRow) -> str:
-        """Why the rows of a segment go; "" for a merge, which changes no record."""
+        """Returns the reason why the rows of a segment go; "" for a merge, which changes no record."""
         if row.segment in self._leaving:
             if row.partition_dir in self._left_out:
                 return f"--one-copy takes another copy than {row.partition_dir}"
@@ -310,8 +316,10 @@ class Obsolete:
 
 @dataclass(frozen=True)
 class Gone:
-    """A known segment without a file. recreated: its topic was deleted, and made again under its name.
-    emptied: the log cleaner left none of its records. rewritten: the sources were written anew without it.
+    """A known segment without a file.
+
+    recreated: its topic was deleted, and made again under its name. emptied: the log cleaner left none of its
+    records. rewritten: the sources were written anew without it.
     """
 
     row: LedgerRow
@@ -320,13 +328,13 @@ class Gone:
     rewritten: bool = False
 
     def has_left(self, covered: _Covered, lowest_cut: Mapping[str, int]) -> bool:
-        """Whether its rows go: those of segments that cover it are there, or one before it was cut."""
+        """Says whether its rows go: segments that cover it are there, or one before it was cut."""
         is_behind = lowest_cut.get(self.row.partition_dir, 1 << 63) < self.row.file_base_offset
         return self.recreated or self.rewritten or covered.has_merged(self.row) or is_behind
 
 
 def _lowest(rows: Iterable[LedgerRow]) -> dict[str, int]:
-    """Of each folder the lowest base offset of these segments."""
+    """Returns by folder the lowest base offset of these segments."""
     found: dict[str, int] = {}
     for row in rows:
         known = found.setdefault(row.partition_dir, row.file_base_offset)
@@ -349,25 +357,25 @@ class _Covered:
                 self._sorted.pop(key, None)
 
     def has_merged(self, row: LedgerRow) -> bool:
-        """Whether an earlier segment of its folder reaches past its base offset: it was merged into that."""
+        """Says whether a row was merged: an earlier segment of its folder reaches past its base offset."""
         starts, reaches = self._of(row.partition_dir)
         place = bisect_left(starts, row.file_base_offset)
         return place > 0 and reaches[place - 1] >= row.file_base_offset
 
     def holds(self, row: LedgerRow) -> bool:
-        """Whether a segment of its topic-partition, in any folder, covers its first offset."""
+        """Says whether a segment of its topic-partition, in any folder, covers its first offset."""
         starts, reaches = self._of(row.log[:2])
         place = bisect_right(starts, row.file_base_offset)
         return place > 0 and reaches[place - 1] >= row.file_base_offset
 
     def next_start(self, row: LedgerRow) -> int | None:
-        """The lowest base offset above its own in its topic-partition; None if there is none."""
+        """Returns the lowest base offset above its own in its topic-partition; None if there is none."""
         starts, _ = self._of(row.log[:2])
         place = bisect_right(starts, row.file_base_offset)
         return starts[place] if place < len(starts) else None
 
     def _of(self, key: Hashable) -> tuple[list[int], list[int]]:
-        """Base offsets in order, and how far the segments up to each of them reach."""
+        """Returns base offsets in order, and how far the segments up to each of them reach."""
         if key not in self._sorted:
             listed = sorted(self._reaches.get(key, ()))
             starts = [start for start, _ in listed]

@@ -1,4 +1,4 @@
-"""A job's plan: what each listed segment needs, in bounded runs; and the rows that go.
+"""Plans a job: what each listed segment needs, in bounded runs, and the rows that go.
 
 The listing and the ledger are Arrow columns in this process; a Python object is made only of a segment that
 has to be decided or decoded. ``pipelines.plan.segment_actions`` holds the rules of one segment, ``obsolete``
@@ -56,14 +56,13 @@ Check = Callable[[pa.Table], list[FileMatch]]
 
 @dataclass(frozen=True)
 class Rules:
-    """How a job plans.
+    """What a plan depends on besides listing and ledger.
 
     check: compares files with fingerprints. is_gone: whether a file or folder is there no more, by its URI.
     is_requested: whether ``--redecode`` names a segment; None without it. compare_all: ``--verify-content``.
     drops_missing: whether rows of every segment go that the sources do not have, also those that retention
-    would have deleted.
-    scope: the records that are requested. are_known_unread: bool[n], whether the listing alone says that
-    segments hold the same bytes as before; takes their rows of the listing and of the ledger.
+    would have deleted. scope: the records that are requested. are_known_unread: bool[n], whether the listing
+    alone says that segments hold the same bytes as before; takes their rows of the listing and of the ledger.
     """
 
     check: Check
@@ -101,12 +100,12 @@ class Plan:
 
     @property
     def found(self) -> int:
-        """Segments that were requested."""
+        """Returns the number of segments that were requested."""
         return int(self.segments.num_rows)
 
     @property
     def planned(self) -> int:
-        """Segments to decode."""
+        """Returns the number of segments to decode."""
         return int(self._todo.num_rows)
 
     @property
@@ -115,7 +114,7 @@ class Plan:
 
     @property
     def touched(self) -> int:
-        """Unchanged segments whose file has another modification time than when they were decoded."""
+        """Returns how many unchanged segments have another modification time than when they were decoded."""
         same = self.segments.filter(pc.equal(self.segments.column("action"), _UNCHANGED))
         same = same.filter(pc.greater_equal(same.column("known"), 0))
         before = self.known.column("modified").take(same.column("known"))
@@ -123,7 +122,10 @@ class Plan:
 
     @property
     def new_bytes(self) -> int:
-        """Bytes that came since the last run: what a segment grew by, and all bytes of one to decode anew."""
+        """Returns the bytes that came since the last run.
+
+        That is the growth of known segments, and all bytes of segments to decode anew.
+        """
         grew = self._todo.filter(pc.equal(self._todo.column("action"), _GO_ON))
         others = self._todo.filter(pc.not_equal(self._todo.column("action"), _GO_ON))
         before = self.known.column("length").take(grew.column("known"))
@@ -132,12 +134,15 @@ class Plan:
 
     @property
     def has_changes(self) -> bool:
-        """Whether a run changes the lake: there is something to decode, or to note, or rows that go."""
+        """Says whether a run changes the lake: there is something to decode, or to note, or rows that go."""
         is_new = pc.less(self.left_out.column("known"), 0)
         return bool(self.planned or pc.any(is_new).as_py() or self.obsolete.rest())
 
     def known_counts(self, name: str) -> dict[str, int]:
-        """Segment -> a count of its ledger row that is above 0, of segments whose rows stay."""
+        """Returns by segment a count of its ledger row that is above 0, of segments whose rows stay.
+
+        name: the column of the count.
+        """
         stays = pc.is_in(self.segments.column("action"), pa.array([_UNCHANGED, _GO_ON], pa.int8()))
         places = self.segments.filter(stays).column("known")
         rows = self.known.select(["segment", name]).take(places.filter(pc.greater_equal(places, 0)))
@@ -145,7 +150,7 @@ class Plan:
         return dict(zip(found["segment"], found[name], strict=True))
 
     def known_in_part(self) -> tuple[int, int]:
-        """Segments that stay decoded in part, and those of which nothing is decoded."""
+        """Returns how many segments stay decoded in part, and of how many nothing is decoded."""
         every = pa.concat_tables([self.segments, self.left_out])
         stays = every.filter(pc.equal(every.column("action"), _UNCHANGED)).column("known")
         left_out = self.known.column("left_out").take(stays.filter(pc.greater_equal(stays, 0)))
@@ -154,7 +159,7 @@ class Plan:
         return pc.sum(pc.greater(left_out, 0)).as_py() or 0, undecoded + new
 
     def new_left_out(self, run_id: str, decoded_at: int) -> Iterator[LedgerRow]:
-        """Ledger rows of segments that are left out, and that the ledger does not know yet."""
+        """Yields ledger rows of segments that are left out, and that the ledger does not know yet."""
         new = self.left_out.filter(pc.less(self.left_out.column("known"), 0))
         for chunk in new.select(_OF_SEGMENT).to_batches(_CHUNK):
             for row in chunk.to_pylist():
@@ -162,9 +167,10 @@ class Plan:
                 yield LedgerRow(**row, left_out=NOTHING_DECODED)
 
     def runs(self, max_files: int, max_bytes: Callable[[], int]) -> Iterator[list[Segment]]:
-        """The segments to decode, a bounded run at a time, by folder and base offset; at least one a run.
+        """Yields the segments to decode, a bounded run at a time, by folder and base offset.
 
-        max_bytes: gives the bytes of the run that comes next.
+        At least one a run.
+        max_bytes: returns the bytes of the run that comes next.
         """
         run: list[Segment] = []
         size = 0
@@ -190,7 +196,10 @@ class Plan:
 
 
 def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
-    """The plan of a job. known: the ledger (``ledger.read``), empty for a new lake."""
+    """Returns the plan of a job.
+
+    known: the ledger (``ledger.read``), empty for a new lake.
+    """
     wanted = ledger.kept(listing.segments, listing.segments.column("wanted").to_numpy())
     copies = Copies(wanted, known, rules.is_gone, rules.one_copy)
     if rules.one_copy:
@@ -241,13 +250,13 @@ def _check_partitions(wanted: pa.Table, known: pa.Table, places: np.ndarray) -> 
 
 
 def _places(names: pa.ChunkedArray, among: pa.ChunkedArray) -> np.ndarray:
-    """int64[n]: the place of each name among others, -1 where it does not."""
+    """Returns int64[n]: the place of each name among others, -1 where it has none."""
     found = pc.index_in(names, value_set=among)
     return np.asarray(found.fill_null(-1).to_numpy(), dtype=np.int64)
 
 
 def _are_of(wanted: pa.Table, partitions: set[Partition]) -> np.ndarray:
-    """bool[n]: the segments of some topic-partitions."""
+    """Returns bool[n]: which segments are of some topic-partitions."""
     if not partitions:
         return np.zeros(wanted.num_rows, dtype=bool)
     columns = (wanted.column(name).to_pylist() for name in ("topic", "partition"))
@@ -260,7 +269,7 @@ def _are_of(wanted: pa.Table, partitions: set[Partition]) -> np.ndarray:
 def _actions(
     wanted: pa.Table, known: pa.Table, places: np.ndarray, rules: Rules, moving: set[Partition]
 ) -> tuple[np.ndarray, dict[str, str]]:
-    """int8[n]: a place in Action for each wanted segment; and those that can't be read, with the reason."""
+    """Returns int8[n], a place in Action for each wanted segment, and the unreadable ones with a reason."""
     actions = np.full(wanted.num_rows, _ACTIONS.index(Action.NEW), dtype=np.int8)
     unreadable: dict[str, str] = {}
     listed = np.full(known.num_rows, -1)
@@ -281,7 +290,7 @@ def _actions(
 def _decide(
     seen: pa.Table, was: pa.Table, rules: Rules, moving: set[Partition]
 ) -> tuple[np.ndarray, list[str]]:
-    """int8[n]: a place in Action for each known segment; and the names of those that can't be read.
+    """Returns int8[n], a place in Action for each known segment, and the names of those that can't be read.
 
     seen: rows of the listing. was: those of the ledger, in the same order.
     """
@@ -313,12 +322,12 @@ def _decide(
 
 
 def _scope(was: LedgerRow | None, requested: Scope) -> Scope:
-    """The scope to decode a segment in: records that an earlier run requested stay."""
+    """Returns the scope to decode a segment in: records that an earlier run requested stay."""
     return requested if was is None or was.is_left_out else Scope.parse(was.scope).hull(requested)
 
 
 def _marks(seen: pa.Table, was: pa.Table, rules: Rules) -> list[FileMatch]:
-    """What the files say of their fingerprints, and of all their bytes if ``compare_all`` is set."""
+    """Returns how the files match their fingerprints, and all their bytes if ``compare_all`` is set."""
     if rules.compare_all:
         return rules.check(_to_check(seen, was, whole=True))
     is_read = ~rules.are_known_unread(seen, was)
@@ -327,7 +336,10 @@ def _marks(seen: pa.Table, was: pa.Table, rules: Rules) -> list[FileMatch]:
 
 
 def _to_check(seen: pa.Table, was: pa.Table, whole: bool) -> pa.Table:
-    """TO_CHECK_SCHEMA. whole: compare all bytes too."""
+    """Returns rows of TO_CHECK_SCHEMA for the segments.
+
+    whole: compare all bytes too.
+    """
     content = was.column("content_crc32c") if whole else pa.nulls(was.num_rows, pa.int64())
     files = pc.coalesce(seen.column("file"), was.column("segment"))
     columns = [files, was.column("decoded_bytes"), was.column("fingerprint"), content]

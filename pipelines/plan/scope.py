@@ -1,4 +1,4 @@
-"""Which segments can hold nothing that ``--since``, ``--until`` and ``--offsets`` ask for.
+"""Finds the segments that can hold nothing that ``--since``, ``--until`` and ``--offsets`` ask for.
 
 By its name, as Kafka finds a segment: it holds the offsets from its own name up to that of the next one. By
 the timestamps of its headers, which show that all its records are older than requested. None can be known to
@@ -27,9 +27,10 @@ _COLUMNS = ("segment", "file", "file_base_offset", "length", "modified")
 
 
 def outside_by_name(folders: pa.Array, bases: pa.Array, scope: Scope) -> np.ndarray:
-    """bool[n]: the segments that hold no offset of the scope. They are in the order of folders and names.
+    """Returns bool[n]: which segments hold no offset of the scope.
 
-    folders: string[n], the partition folders. bases: int64[n], the offsets in the names.
+    folders: string[n], the partition folders. bases: int64[n], the offsets in the names. Both are in the
+    order of folders and names.
     """
     low, high = scope.offset
     first, outside = bases.to_numpy(), np.zeros(len(bases), dtype=bool)
@@ -44,7 +45,7 @@ def outside_by_name(folders: pa.Array, bases: pa.Array, scope: Scope) -> np.ndar
 def outside(
     wanted: pa.Table, places: np.ndarray, listing: Listing, known: pa.Table, scope: Scope
 ) -> np.ndarray:
-    """bool[n]: the wanted segments that can hold nothing of the scope, and are left as they are.
+    """Returns bool[n]: which wanted segments can hold nothing of the scope, and are left as they are.
 
     places: int64[n], the row of each segment in the ledger, ``known``; -1 for none. Decoded segments that
     changed since are not among them: the offsets that came to them would look lost.
@@ -70,7 +71,7 @@ def outside(
 
 
 def _have_changed(wanted: pa.Table, places: np.ndarray, known: pa.Table) -> np.ndarray:
-    """bool[n]: the segments whose files have another length or time than when they were decoded."""
+    """Returns bool[n]: which segments' files have another length or time than when they were decoded."""
     changed = np.zeros(wanted.num_rows, dtype=bool)
     at = np.flatnonzero(places >= 0)
     now, was = wanted.take(pa.array(at)), known.take(pa.array(places[at]))
@@ -86,7 +87,7 @@ def _rows(known: pa.Table, places: np.ndarray) -> list[LedgerRow | None]:
 
 
 def _is_older(scope: Scope, since: int, row: dict[str, Any], was: LedgerRow | None) -> bool:
-    """Whether all records of a segment are older than ``since``, ms; False where it is not sure."""
+    """Says whether all records of a segment are older than ``since``, ms; False where it is not sure."""
     if was is not None and was.is_left_out and (was.length, was.modified) == (row["length"], row["modified"]):
         before = Scope.parse(was.scope)
         if before.hull(scope) == before:

@@ -1,4 +1,4 @@
-"""The states of a segment between runs: what a run has to do with a segment that the ledger knows.
+"""Decides what a run has to do with a segment that the ledger knows, by its state between runs.
 
 The main rule: after a run the tables hold what a first decode of the same files would give, and the rows of
 files that retention deleted. So the content of a file decides, not its name or modification time alone::
@@ -46,7 +46,10 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class Seen:
-    """A segment in the listing. modified, landed_at: microseconds since 1970 UTC; landed_at None: a file."""
+    """A segment in the listing.
+
+    modified, landed_at: microseconds since 1970 UTC; landed_at None: a file.
+    """
 
     length: int
     modified: int
@@ -56,7 +59,7 @@ class Seen:
 
 
 def next_action(seen: Seen, was: LedgerRow, marks: FileMatch, is_requested: bool = False) -> Action:
-    """The action for a segment that the ledger knows.
+    """Returns the action for a segment that the ledger knows.
 
     was: its ledger row. marks: the result of its fingerprint check; if ``must_compare`` is true, the caller
     compares all decoded bytes first, and passes CHANGED if they differ. is_requested: ``--redecode`` has it,
@@ -88,10 +91,10 @@ def next_action(seen: Seen, was: LedgerRow, marks: FileMatch, is_requested: bool
 
 
 def stay_if_same(seen: pa.Table, was: pa.Table) -> np.ndarray:
-    """bool[n]: segments that ``next_action`` leaves UNCHANGED if their marks are SAME and none is requested.
+    """Returns bool[n]: which segments ``next_action`` leaves UNCHANGED if their marks are SAME.
 
-    By whole columns, as most of a long listing are such segments; it may miss some. seen: of the listing.
-    was: their ledger rows, in the same order.
+    It assumes that none is requested. By whole columns, as most of a long listing are such segments; it may
+    miss some. seen: of the listing. was: their ledger rows, in the same order.
     """
     topic_id = seen.column("topic_id")
     same_topic = pc.fill_null(pc.equal(topic_id, was.column("topic_id")), topic_id.is_null())
@@ -106,14 +109,14 @@ def stay_if_same(seen: pa.Table, was: pa.Table) -> np.ndarray:
 
 
 def are_untouched(seen: pa.Table, was: pa.Table) -> np.ndarray:
-    """bool[n]: segments of which ``is_touched`` is False, by whole columns."""
+    """Returns bool[n]: of which segments ``is_touched`` is False, by whole columns."""
     is_landed = pc.fill_null(pc.greater(seen.column("landed_at"), was.column("decoded_at")), False)
     same = (pc.equal(seen.column(name), was.column(name)) for name in ("length", "modified"))
     return np.logical_and.reduce([~is_landed.to_numpy(), *(one.to_numpy() for one in same)])
 
 
 def must_compare(seen: Seen, was: LedgerRow, marks: FileMatch) -> bool:
-    """Whether all decoded bytes have to be compared, because damaged bytes may have been repaired.
+    """Says whether all decoded bytes have to be compared, because damaged bytes may have been repaired.
 
     Examples are a download that writes its parts out of order and a disk that was repaired. The fingerprint,
     which covers the first and the last batch, may be the same.
@@ -123,11 +126,11 @@ def must_compare(seen: Seen, was: LedgerRow, marks: FileMatch) -> bool:
 
 
 def is_touched(seen: Seen, was: LedgerRow) -> bool:
-    """Whether length or modification time differ from the ledger, or bytes were landed since."""
+    """Says whether length or modification time differ from the ledger, or bytes were landed since."""
     is_landed = seen.landed_at is not None and seen.landed_at > was.decoded_at
     return is_landed or seen.length != was.length or seen.modified != was.modified
 
 
 def is_recreated(seen: Seen, was: LedgerRow) -> bool:
-    """Whether the topic was deleted and created again by the same name since the segment was decoded."""
+    """Says whether the topic was deleted and created again by the same name since the segment was decoded."""
     return None not in (seen.topic_id, was.topic_id) and seen.topic_id != was.topic_id

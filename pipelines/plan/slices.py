@@ -1,6 +1,6 @@
 """Cuts the segments of a bounded run into slices, collects slices in groups, packs groups into tasks.
 
-Pure functions over plain dataclasses: no Spark, no files. ``execute.slice_rows`` gives the input rows of the
+Pure functions over plain dataclasses: no Spark, no files. ``tasks.slice_rows`` makes the input rows of the
 stage to Spark. One task decodes a group into one set of Parquet files:
 
 * a segment above ``slice_bytes`` is cut into several slices, each a separate group: if its slices do not
@@ -71,12 +71,12 @@ class Segment:
 
     @property
     def uri(self) -> str:
-        """Where its bytes are."""
+        """Returns the URI of the file with its bytes."""
         return self.file or self.segment
 
     @property
     def start(self) -> int:
-        """The first byte that this run decodes."""
+        """Returns the first byte that this run decodes."""
         return self.was.decoded_bytes if self.action is Action.GO_ON and self.was else 0
 
     @property
@@ -84,7 +84,10 @@ class Segment:
         return self.length - self.start
 
     def new_row(self, **values: Any) -> LedgerRow:
-        """A ledger row of it. values: of the other columns, which are as for nothing decoded."""
+        """Returns a ledger row of the segment.
+
+        values: of the other columns, which are as for nothing decoded.
+        """
         return LedgerRow(**{name: getattr(self, name) for name in _PLACE}, **values)
 
 
@@ -105,7 +108,7 @@ class Slice:
 
     @property
     def range(self) -> Range:
-        """What a decoder reads of the segment; all records of it."""
+        """Returns the range of the segment that a decoder reads, for all of its records."""
         segment = self.segment
         return Range(
             segment.length,
@@ -118,7 +121,7 @@ class Slice:
 
 
 def cut(segment: Segment, slice_bytes: int) -> list[tuple[int, int]]:
-    """Equal parts [start, stop) of the bytes to decode, at least one.
+    """Cuts the bytes to decode into equal parts [start, stop), at least one.
 
     A part may exceed slice_bytes by a tenth: segments are often a little larger than a round size, and a few
     bytes are not worth another task.
@@ -131,7 +134,7 @@ def cut(segment: Segment, slice_bytes: int) -> list[tuple[int, int]]:
 def make_slices(
     segments: Iterable[Segment], slice_bytes: int, first_group: int = 0, split: bool = True
 ) -> list[Slice]:
-    """Slices of all segments, in their order; group ids count from ``first_group``.
+    """Returns the slices of all segments, in their order; group ids count from ``first_group``.
 
     split: whether a segment above slice_bytes may be cut. Smaller segments share groups in either case.
     """
@@ -154,13 +157,13 @@ def make_slices(
 
 
 def whole(segments: Iterable[Segment], first_group: int) -> list[Slice]:
-    """Each segment as one slice in a separate group, for segments whose slices did not fit together."""
+    """Returns each segment as one slice in a separate group: its slices did not fit together."""
     ids = itertools.count(first_group)
     return [Slice(next(ids), s, s.start, s.length, exact_start=True) for s in segments]
 
 
 def pack(slices: Sequence[Slice], cores: int, slice_bytes: int) -> list[list[Slice]]:
-    """The slices of each task, which decodes their groups one after another.
+    """Packs slices into tasks; a task decodes its groups one after another.
 
     The tasks have about equal bytes: a few tasks per core, more for a large run.
     """
@@ -188,12 +191,15 @@ def _order(slice_: Slice) -> tuple[int, str, int, str, int]:
 
 
 def to_arrow(slices: Sequence[Slice]) -> pa.Table:
-    """Slices as the input rows of a task: one row per slice, columns of SLICE_SCHEMA; content is null."""
+    """Returns slices as the input rows of a task: one row a slice, columns of SLICE_SCHEMA.
+
+    Content is null.
+    """
     return pa.Table.from_pylist([slice_row(s) for s in slices], schema=SLICE_SCHEMA)
 
 
 def slice_row(slice_: Slice) -> dict[str, Any]:
-    """The row of ``to_arrow``."""
+    """Returns the row of ``to_arrow`` for one slice, by column."""
     segment = slice_.segment
     continued = segment.was if segment.start > 0 else None
     previous = continued if slice_.start == segment.start else None

@@ -233,12 +233,12 @@ def _transaction(transaction: OpenTransaction) -> tuple[str, ...]:
 
 
 def _differs_last(row: dict[str, Any]) -> bool:
-    """Sort key: False, which is first, for copies that differ from the true history."""
+    """Returns a sort key that puts copies that differ from the true history first."""
     return row["diverged_from"] is None and not row["behind"] and not row["damaged_ranges"]
 
 
 def _are_equal(copies: tuple[tuple[str, int], list[ScannedLog]]) -> bool:
-    """Sort key: False, which is first, for copies that differ in what they hold."""
+    """Returns a sort key that puts copies first that differ in what they hold."""
     return (
         len({(log.first_offset, log.last_offset, log.records, log.control_records) for log in copies[1]}) == 1
     )

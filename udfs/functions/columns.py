@@ -1,4 +1,4 @@
-"""A binary column as kernels take it, and results that are cut before they grow too large for Arrow."""
+"""Prepares binary columns for kernels, and builds columns of numbers from their results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TAKEN = (
 
 @dataclass(frozen=True)
 class BinaryColumn:
-    """n values: value i is ``data[offsets[i]:offsets[i + 1]]``, empty where it is null.
+    """A column of n values, of which value i is ``data[offsets[i]:offsets[i + 1]]``, empty where it is null.
 
     array: large_binary[n] of the same values. data: uint8; offsets: int64[n + 1]; valid: bool[n].
     """
@@ -32,7 +32,7 @@ class BinaryColumn:
 
 
 def binary_column(name: str, column: pa.Array | pa.ChunkedArray) -> BinaryColumn:
-    """The values of an argument of the function ``name``: binary, or text as its UTF-8 bytes.
+    """Returns the argument ``name`` of a function as kernels take it: binary, or text as its UTF-8 bytes.
 
     Raises a TypeError for other types.
     """
@@ -56,5 +56,5 @@ def binary_column(name: str, column: pa.Array | pa.ChunkedArray) -> BinaryColumn
 
 
 def numbers(values: np.ndarray, *valid: Any) -> pa.Array:
-    """Values as an array, null where one of ``valid`` (bool[n]) is false."""
+    """Returns values as an Arrow array, null where one of ``valid`` (bool[n]) is false."""
     return pa.array(values, mask=~np.logical_and.reduce(valid))

@@ -1,4 +1,4 @@
-"""Every function for SQL, declared once: name, parameters, result. Plain values, without a kernel.
+"""Declares every function for SQL once: name, parameters, result. Plain values, without a kernel.
 
 The driver registers from these declarations (``pipelines.views``); ``docs/functions.md`` describes them.
 The module that each one names holds a function of its name.
@@ -31,7 +31,10 @@ class Function:
 
 @dataclass(frozen=True)
 class TableFunction:
-    """A function of one binary value that gives rows. ``array``: gives the same rows as one array."""
+    """A function of one binary value that returns rows.
+
+    array: a function that returns the same rows as one array.
+    """
 
     rows: Table
     array: Function
@@ -41,7 +44,7 @@ class TableFunction:
         return self.rows.name
 
     def arrow_type(self) -> pa.DataType:
-        """The type of what ``array`` gives."""
+        """Returns the type of what ``array`` returns: a list of structs of the columns."""
         return pa.list_(pa.struct(list(self.rows.arrow_schema())))
 
 

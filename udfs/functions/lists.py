@@ -1,4 +1,4 @@
-"""The batches, or the records, in each value of a column: one list of rows a value.
+"""Decodes each value of a column to the list of its batches, or of its records.
 
 Values side by side that consist of batches with right checksums are decoded as one range of bytes, a run:
 each gets of it what it would get alone, for a fraction of the cost. Each other value is decoded alone, where
@@ -54,12 +54,12 @@ _Rows = Callable[[_DecodedValues], tuple[np.ndarray, pa.Table]]
 
 
 def kafka_batches_array(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
-    """The rows of KAFKA_BATCHES in each value; null for null."""
+    """Yields for each value the list of its rows of KAFKA_BATCHES; null for null."""
     return _lists(columns, KAFKA_BATCHES, _batch_rows)
 
 
 def kafka_records_array(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
-    """The rows of KAFKA_RECORDS in each value; null for null."""
+    """Yields for each value the list of its rows of KAFKA_RECORDS; null for null."""
     return _lists(columns, KAFKA_RECORDS, _record_rows)
 
 
@@ -94,7 +94,7 @@ def _list_array(
 
 
 def _merged(pieces: Iterator[tuple[int, _DecodedValues]]) -> Iterator[tuple[int, _DecodedValues]]:
-    """The same pieces, small ones that follow each other joined: rows are made of many at a time."""
+    """Joins small pieces that follow each other, as rows are made faster of many at a time."""
     held: list[_DecodedValues] = []
     end = size = 0
     for end, piece in pieces:
@@ -120,7 +120,11 @@ def _joined(held: list[_DecodedValues]) -> _DecodedValues:
 
 
 def _pieces(values: BinaryColumn, wants_records: bool) -> Iterator[tuple[int, _DecodedValues]]:
-    """(the value up to which it reaches, what was found) of all values in their order."""
+    """Yields (end, what was decoded) of all values in their order.
+
+    end: the value before which the piece ends. Framed values side by side are decoded as one run, all others
+    alone.
+    """
     framed = np.zeros(len(values), dtype=np.bool_)
     are_framed(values.data, values.offsets, framed)
     stops = np.append(np.flatnonzero(~framed), len(values))  # a run ends before a value that is not
@@ -147,7 +151,12 @@ def _alone(values: BinaryColumn, i: int, wants_records: bool) -> _DecodedValues:
 def _run(
     values: BinaryColumn, begin: int, end: int, wants_records: bool
 ) -> Iterator[tuple[int, _DecodedValues]]:
-    """Framed values ``begin`` to ``end``, decoded together; one with a fault in a batch, again alone."""
+    """Decodes framed values ``begin`` to ``end`` together.
+
+    A value with a fault in a batch is decoded again alone.
+
+    A value with a fault in a batch is decoded again alone.
+    """
     n = end - begin
     offsets = values.offsets[begin : end + 1] - values.offsets[begin]
     data = values.data[values.offsets[begin] : values.offsets[end]]
@@ -172,7 +181,10 @@ def _run(
 
 
 def _decode(data: np.ndarray, wants_records: bool, most_bytes: int, most_records: int) -> _DecodedValues:
-    """What lies in ``data`` (uint8), as value 0; up to the batch with which it is more than the limits."""
+    """Decodes ``data`` (uint8) as value 0, up to the batch with which it exceeds the limits.
+
+    What is after the limit is a damaged range.
+    """
     batches: list[np.ndarray] = []
     decoded = _DecodedValues(_NO_OWNERS, _NO_BATCHES, [], [])
     if not len(data):
@@ -228,7 +240,7 @@ def _zeros(position: int, size: int) -> Damage:
 
 
 def _record_rows(decoded: _DecodedValues) -> tuple[np.ndarray, pa.Table]:
-    """Rows of KAFKA_RECORDS, ``batch_position`` as the batches have it."""
+    """Returns int64[m], the value that each record is of, and m rows of KAFKA_RECORDS."""
     counts = decoded.batches["record_count"]
     if not decoded.records:
         return _NO_OWNERS, _RECORD_SCHEMA.empty_table()
@@ -239,7 +251,10 @@ def _record_rows(decoded: _DecodedValues) -> tuple[np.ndarray, pa.Table]:
 
 
 def _batch_rows(decoded: _DecodedValues) -> tuple[np.ndarray, pa.Table]:
-    """Rows of KAFKA_BATCHES: the batches, and the damaged ranges that begin with none of them."""
+    """Returns int64[m], the value that each row is of, and m rows of KAFKA_BATCHES.
+
+    These are the batches, and the damaged ranges that begin with none of them, by value and position.
+    """
     batches, owners = decoded.batches, decoded.owners
     ends = batches["position"] + batches["size"]
     reasons: list[str | None] = [None] * len(batches)
@@ -263,7 +278,12 @@ def _batch_rows(decoded: _DecodedValues) -> tuple[np.ndarray, pa.Table]:
 
 
 def _range_rows(damages: list[Damage]) -> pa.Table:
-    """Rows of KAFKA_BATCHES of damaged ranges: nothing is known of a batch there."""
+    """Returns a row of KAFKA_BATCHES for each damaged range.
+
+    Nothing is known of a batch there, so most is null.
+
+    Nothing is known of a batch there, so most is null.
+    """
     known = {
         "position": [damage.position for damage in damages],
         "size_bytes": [damage.size for damage in damages],

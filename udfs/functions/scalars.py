@@ -1,4 +1,4 @@
-"""Functions of a column that give one number, or one binary value, a row.
+"""Functions of a column that return one number, or one binary value, a row.
 
 Bytes that a function cannot read give null. What each promises is in ``docs/functions.md``.
 """
@@ -25,7 +25,7 @@ _OUTPUT_BYTES = 64 << 20  # of an array of results, after which it is cut
 
 
 def crc32c(column: pa.Array) -> pa.Array:
-    """CRC-32C (Castagnoli), unsigned: the checksum of a record batch of magic 2. bigint."""
+    """Returns the CRC-32C (Castagnoli) of each value, unsigned, as int64; null for null."""
     values = binary_column("crc32c", column)
     out = np.zeros(len(values), dtype=np.int64)
     kernels.crc32c_of_each(values.data, values.offsets, out)
@@ -33,7 +33,10 @@ def crc32c(column: pa.Array) -> pa.Array:
 
 
 def kafka_varint(column: pa.Array) -> pa.Array:
-    """The zigzag varint at the start, as Kafka's ``ByteUtils.readVarlong``; null if cut or overlong."""
+    """Returns the zigzag varint at the start of each value as int64; null if it is cut or too long.
+
+    It is Kafka's ``ByteUtils.readVarlong``.
+    """
     values = binary_column("kafka_varint", column)
     out, valid = np.zeros(len(values), dtype=np.int64), np.zeros(len(values), dtype=np.bool_)
     kernels.varint_of_each(values.data, values.offsets, out, valid)
@@ -47,12 +50,15 @@ def _schema_ids(values: BinaryColumn) -> tuple[np.ndarray, np.ndarray]:
 
 
 def confluent_schema_id(column: pa.Array) -> pa.Array:
-    """The schema id of a value in Confluent's wire format; null if it is not in that format."""
+    """Returns the schema id of each value in Confluent's wire format; null for other values."""
     return numbers(*_schema_ids(binary_column("confluent_schema_id", column)))
 
 
 def confluent_payload(column: pa.Array) -> pa.Array:
-    """What follows the schema id in Confluent's wire format; null if the value is not in that format."""
+    """Returns the bytes after the schema id of each value in Confluent's wire format; null for other values.
+
+    Null for other values.
+    """
     values = binary_column("confluent_payload", column)
     _, valid = _schema_ids(values)
     sizes = np.where(valid, np.diff(values.offsets) - kernels.CONFLUENT_HEADER_SIZE, 0)
@@ -64,7 +70,10 @@ def confluent_payload(column: pa.Array) -> pa.Array:
 
 
 def kafka_partition(keys: pa.Array, partitions: pa.Array) -> pa.Array:
-    """The partition that Kafka's Java producer gives a key; null if the key is, or partitions is below 1."""
+    """Returns the partition that Kafka's Java producer chooses for each key, as int32.
+
+    Null if the key is null, or partitions is null or below 1. Raises a TypeError if partitions is no integer.
+    """
     values = binary_column("kafka_partition", keys)
     if not pa.types.is_integer(partitions.type) and not pa.types.is_null(partitions.type):
         raise TypeError(f"kafka_partition: expected a number of partitions, found {partitions.type}")

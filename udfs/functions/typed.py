@@ -1,4 +1,4 @@
-"""The functions of typed values, declared: plain values, without the decoders.
+"""Declares the functions of typed values: plain values, without the decoders.
 
 ``udfs.values.typed.functions`` has their code.
 """

@@ -1,4 +1,4 @@
-"""What can still be read of bytes that no checksum proves: offsets and keys of the rows of ``quarantine``."""
+"""Reads offsets and keys from bytes that no checksum proves: the content of rows of ``quarantine``."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ _RECORD = pa.struct([("offset", pa.int64()), ("key", pa.binary()), ("is_tombston
 
 
 def kafka_unproven_records(column: pa.Array) -> pa.Array:
-    """Offset, key and whether the value is null of each record that can be read in each value.
+    """Returns for each value a list of the records that can be read in it, as structs.
 
-    Reads batches one after the other, whatever their checksums say, each up to its first fault. Any byte of
-    it may be wrong. Null for null; an empty list where nothing can be read. list<struct>.
+    A struct has the offset, the key, and whether the value is null. Batches are read one after the other,
+    whatever their checksums say, each up to its first fault, so any byte may be wrong. Null for null; an
+    empty list where nothing can be read.
     """
     values = binary_column("kafka_unproven_records", column)
     results: list[list[dict[str, Any]] | None] = []

@@ -1,4 +1,4 @@
-"""The files that a broker keeps next to its segments, as Arrow record batches. None of them needs a kernel.
+"""Reads the files that a broker keeps next to its segments, as Arrow record batches, without a kernel.
 
 entries             .index, .timeindex and .txnindex: entries of a fixed size
 producer_snapshot   .snapshot: what the broker knows of each producer

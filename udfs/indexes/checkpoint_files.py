@@ -1,4 +1,4 @@
-"""The entries of checkpoint files as Arrow: the text is ``udfs.format.checkpoint_text``."""
+"""Reads checkpoint files as Arrow record batches: their text is parsed by ``udfs.format.checkpoint_text``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OFFSETS = row_schema(entry=pa.int32(), topic=pa.string(), partition=pa.int32(), 
 
 
 def offset_checkpoint(data: bytes) -> pa.RecordBatch:
-    """The entries of a file of OFFSET_FILES (OFFSETS)."""
+    """Returns the entries of a file of OFFSET_FILES as rows of OFFSETS."""
     entries = offset_entries(data)
     columns = {
         "entry": range(len(entries.rows)),
@@ -41,7 +41,11 @@ def offset_checkpoint(data: bytes) -> pa.RecordBatch:
 
 
 def leader_epochs(data: bytes) -> pa.RecordBatch:
-    """The entries of a ``leader-epoch-checkpoint`` (LEADER_EPOCHS): which epoch begins at which offset."""
+    """Returns the entries of a ``leader-epoch-checkpoint`` as rows of LEADER_EPOCHS.
+
+    A row says which epoch begins at which offset; ``error`` names an epoch or offset that is not above the
+    one before.
+    """
     entries = epoch_entries(data)
     numbers = [(int(epoch), int(offset)) for epoch, offset in entries.rows]
     errors = {}

@@ -1,4 +1,4 @@
-"""Indexes of entries of a fixed size: Kafka's ``OffsetIndex``, ``TimeIndex`` and ``TransactionIndex``.
+"""Reads indexes of entries of a fixed size: Kafka's ``OffsetIndex``, ``TimeIndex`` and ``TransactionIndex``.
 
     .index      relative offset int32 | position int32                                   (all big-endian)
     .timeindex  timestamp int64 | relative offset int32
@@ -42,19 +42,19 @@ ABORTED_TRANSACTIONS = row_schema(
 
 
 def whole_entries(data: bytes, entry: np.dtype) -> np.ndarray:
-    """The whole entries in a file (entry[n]); zeros behind the last one are entries, too."""
+    """Returns the whole entries in a file (entry[n]), also the zeros after the last one that is in use."""
     return np.frombuffer(data, dtype=entry, count=len(data) // entry.itemsize)
 
 
 def used_entries(data: bytes, entry: np.dtype) -> np.ndarray:
-    """The entries (entry[n]) without the zeros behind the last one."""
+    """Returns the entries in a file (entry[n]) without the zeros after the last one."""
     entries = whole_entries(data, entry)
     is_used = entries.view(np.uint8).reshape(len(entries), entry.itemsize).any(axis=1)
     return entries[: int(np.flatnonzero(is_used)[-1]) + 1] if is_used.any() else entries[:0]
 
 
 def rising_entries(data: bytes, entry: np.dtype) -> np.ndarray:
-    """int64[n, 2]: the entries as far as both of their numbers rise, and are not negative."""
+    """Returns int64[n, 2]: the entries as far as both of their numbers rise and are not negative."""
     stored = whole_entries(data, entry)
     pairs = np.stack([stored[name] for name in entry.names or ()], axis=1).astype(np.int64)
     rises = (np.diff(pairs, axis=0, prepend=[[-1, -1]]) > 0).all(axis=1)
@@ -62,7 +62,10 @@ def rising_entries(data: bytes, entry: np.dtype) -> np.ndarray:
 
 
 def offset_index(data: bytes, base: int) -> pa.RecordBatch:
-    """The entries of an ``.index`` (OFFSET_INDEX). base: the offset in its name."""
+    """Returns the entries of an ``.index`` as rows of OFFSET_INDEX.
+
+    base: the offset in the file's name.
+    """
     entries = used_entries(data, OFFSET_ENTRY)
     offsets, too_high = _absolute(base, entries["offset"])
     errors = _not_rising(entries, "offset") | _not_rising(entries, "position") | too_high
@@ -75,7 +78,10 @@ def offset_index(data: bytes, base: int) -> pa.RecordBatch:
 
 
 def time_index(data: bytes, base: int) -> pa.RecordBatch:
-    """The entries of a ``.timeindex`` (TIME_INDEX). base: the offset in its name."""
+    """Returns the entries of a ``.timeindex`` as rows of TIME_INDEX.
+
+    base: the offset in the file's name.
+    """
     entries = used_entries(data, TIME_ENTRY)
     offsets, too_high = _absolute(base, entries["offset"])
     errors = _not_rising(entries, "offset", may_repeat=True) | _not_rising(entries, "timestamp") | too_high
@@ -88,7 +94,7 @@ def time_index(data: bytes, base: int) -> pa.RecordBatch:
 
 
 def transaction_index(data: bytes) -> pa.RecordBatch:
-    """The entries of a ``.txnindex`` (ABORTED_TRANSACTIONS)."""
+    """Returns the entries of a ``.txnindex`` as rows of ABORTED_TRANSACTIONS."""
     entries = whole_entries(data, TRANSACTION_ENTRY)
     errors = _not_rising(entries, "last_offset")
     for i in np.flatnonzero(entries["first_offset"] > entries["last_offset"]).tolist():
@@ -101,7 +107,10 @@ def transaction_index(data: bytes) -> pa.RecordBatch:
 
 
 def _absolute(base: int, relative: np.ndarray) -> tuple[list[int | None], dict[int, str]]:
-    """Offsets in the log, and by entry what is wrong with it: null where no int64 holds the offset."""
+    """Returns the offsets in the log, and the errors by number of the entry.
+
+    An offset that no int64 holds is None, and an error.
+    """
     offsets = [base + offset for offset in relative.tolist()]
     errors = {
         i: f"offset: expected {MAX_OFFSET} or less, found {offset}"
@@ -112,7 +121,7 @@ def _absolute(base: int, relative: np.ndarray) -> tuple[list[int | None], dict[i
 
 
 def _not_rising(entries: np.ndarray, name: str, may_repeat: bool = False) -> dict[int, str]:
-    """By entry: what is wrong with a number that is not above the one before."""
+    """Returns the reason, by number of the entry, why a number is wrong that is not above the one before."""
     numbers = entries[name]
     falls = numbers[1:] < numbers[:-1] if may_repeat else numbers[1:] <= numbers[:-1]
     return {
@@ -122,7 +131,7 @@ def _not_rising(entries: np.ndarray, name: str, may_repeat: bool = False) -> dic
 
 
 def _cut(data: bytes, entry: np.dtype) -> str | None:
-    """What is wrong with a file that ends inside an entry; None where it does not."""
+    """Says what is wrong with a file that ends inside an entry; None where it does not."""
     left = len(data) % entry.itemsize
     if not left:
         return None

@@ -1,4 +1,4 @@
-"""Which file of a broker a file is, by its name, and its rows."""
+"""Tells by its name which file of a broker a file is, and reads its rows."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ _BY_OFFSET: dict[str, Callable[[bytes, int], pa.RecordBatch]] = {
 
 
 class BrokerFile(NamedTuple):
-    """kind: a suffix, or the whole name of a checkpoint file. base: the offset in the name, or -1."""
+    """What a file of a broker is, by its name.
+
+    kind: a suffix, or the whole name of a checkpoint file. base: the offset in the name, or -1.
+    """
 
     kind: str
     base: int
 
 
 def broker_file(name: str) -> BrokerFile | None:
-    """What a file is by its name, which may have folders before it; None for a segment or any other file.
+    """Returns what a file is by its name, after any folders; None for a segment or any other file.
 
     A name with an offset that no int64 holds is no broker's.
     """
@@ -50,7 +53,7 @@ def broker_file(name: str) -> BrokerFile | None:
 
 
 def decode_broker_file(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of a file that a broker keeps next to its segments, in the schema of its kind.
+    """Yields the rows of a file that a broker keeps next to its segments, in the schema of its kind.
 
     Raises ValueError for a file of another name, and OSError where it can't be opened. A name may end in
     ``.deleted``.
@@ -67,7 +70,7 @@ def decode_broker_file(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]
 
 
 def decode_content(file: BrokerFile, data: bytes) -> pa.RecordBatch:
-    """The rows of a file that is not a snapshot of KRaft, by its content."""
+    """Returns the rows of a file by its content; it must not be a snapshot of KRaft."""
     if file.kind in _BY_OFFSET:
         return _BY_OFFSET[file.kind](data, file.base)
     if file.kind == LEADER_EPOCH_FILE:

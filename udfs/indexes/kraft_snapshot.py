@@ -1,4 +1,4 @@
-"""A snapshot of KRaft's metadata log: record batches, as a segment has them, in a ``.checkpoint``.
+"""Reads snapshots of KRaft's metadata log: record batches, as a segment has them, in a ``.checkpoint``.
 
 Its name holds the offset and the epoch that it reaches. The records of its first and last batch are control
 records; those between are the metadata.
@@ -34,20 +34,20 @@ KRAFT_SNAPSHOT = row_schema(
 
 
 class SnapshotId(NamedTuple):
-    """The offset behind the last record that is in the snapshot, and the epoch of that record."""
+    """The offset after the last record that is in a snapshot, and the epoch of that record."""
 
     end_offset: int
     epoch: int
 
 
 def snapshot_id(name: str) -> SnapshotId | None:
-    """What the name of a file says; None where it is not the name of a snapshot."""
+    """Returns the offset and epoch in the name of a snapshot; None for another name."""
     match = _NAME.fullmatch(name)
     return SnapshotId(int(match[1]), int(match[2])) if match else None
 
 
 def kraft_snapshot(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
-    """The records of a snapshot (KRAFT_SNAPSHOT): name and value of the metadata record, value as JSON.
+    """Yields the records of a snapshot as rows of KRAFT_SNAPSHOT: name and value (JSON) of metadata records.
 
     control_type is null for metadata, name for control records. Raises OSError where it can't be opened.
     """

@@ -1,4 +1,4 @@
-"""A producer snapshot: what a broker knows of each producer of a log, by its ``ProducerStateManager``.
+"""Reads producer snapshots: what a broker knows of each producer of a log, by its ``ProducerStateManager``.
 
     version int16 = 1 | crc uint32 | entries: count int32, then each:                    (all big-endian)
     producer id int64 | epoch int16 | last sequence int32 | last offset int64 | offset delta int32
@@ -46,14 +46,17 @@ PRODUCER_SNAPSHOT = row_schema(
 
 
 class Snapshot(NamedTuple):
-    """entries: ENTRY[n]. problem: what is wrong with the file, in Kafka's words where it refuses it."""
+    """The entries of a producer snapshot, ENTRY[n], as far as they can be read.
+
+    problem: what is wrong with the file, in Kafka's words where it refuses it; None: nothing.
+    """
 
     entries: np.ndarray
     problem: str | None
 
 
 def read_producer_snapshot(data: bytes) -> Snapshot:
-    """The producers in a snapshot, as far as they can be read."""
+    """Returns the producers in a snapshot, as far as they can be read."""
     nothing = np.zeros(0, dtype=ENTRY)
     if len(data) < 2:
         return Snapshot(nothing, _too_short(data))
@@ -78,9 +81,10 @@ def read_producer_snapshot(data: bytes) -> Snapshot:
 
 
 def producer_snapshot(data: bytes) -> pa.RecordBatch:
-    """The producers in a ``.snapshot`` (PRODUCER_SNAPSHOT). -1: no sequence, no offset, no open transaction.
+    """Returns the producers in a ``.snapshot`` as rows of PRODUCER_SNAPSHOT.
 
-    The broker refuses a file as a whole; here what can be read of it are rows before the reason.
+    -1: no sequence, no offset, no open transaction. The broker refuses a file as a whole; here what can be
+    read of it are rows before the reason.
     """
     snapshot = read_producer_snapshot(data)
     columns = {name: snapshot.entries[name].tolist() for name in ENTRY.names or ()}

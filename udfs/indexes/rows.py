@@ -1,4 +1,4 @@
-"""Rows of the broker's files -> Arrow record batches."""
+"""Builds Arrow record batches from the rows of the broker's files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ERROR = pa.field("error", pa.string())
 
 
 def row_schema(**columns: pa.DataType) -> pa.Schema:
-    """A schema of these columns, and ``error``."""
+    """Returns a schema of these columns, and ``error`` after them."""
     return pa.schema([*(pa.field(name, kind) for name, kind in columns.items()), ERROR])
 
 
@@ -21,7 +21,7 @@ def rows_of(
     problem: str | None = None,
     errors: Mapping[int, str] | None = None,
 ) -> pa.RecordBatch:
-    """A record batch of columns of n values each.
+    """Builds a record batch from columns of n values each.
 
     errors: by row, what is wrong with it. problem: why reading ended; it becomes a row more, null but for
     ``error``.

@@ -78,7 +78,7 @@ def content_kind(head: bytes) -> str | None:
 
 
 def _is_redpanda(head: bytes) -> bool:
-    """Whether the bytes begin with a Redpanda header: a CRC-32C of the 57 bytes that follow it."""
+    """Says whether the bytes begin with a Redpanda header: a CRC-32C of the 57 bytes that follow it."""
     if len(head) < _REDPANDA_HEADER_BYTES:
         return False
     import numpy as np

@@ -63,7 +63,7 @@ class PiecesSource:
     """The bytes of a segment that is put together from pieces, as a ``ByteSource``."""
 
     def __init__(self, pieces: Sequence[Piece], open_source: Callable[[str], ByteSource]) -> None:
-        """open_source: opens what pieces are taken from, by its URI."""
+        """Takes the pieces in order, and the function that opens by its URI what they are taken from."""
         self._pieces, self._open_source = pieces, open_source
         self._ends = np.cumsum([piece.size for piece in self._pieces], dtype=np.int64)
         self._open: OrderedDict[str, ByteSource] = OrderedDict()

@@ -132,7 +132,7 @@ def _errors() -> Iterator[None]:
 
 
 def _is_gone(cause: BaseException | None) -> bool:
-    """Whether a FileNotFoundError means a missing file, by its cause: over HTTP any failure raises it."""
+    """Says whether the cause of a FileNotFoundError is a missing file: over HTTP any failure raises it."""
     is_other = isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError)
     return not is_other and getattr(cause, "status", _GONE[0]) in _GONE
 

@@ -64,7 +64,7 @@ def open_regular(path: str | os.PathLike[str], follow: bool = True) -> int:
 
 @contextmanager
 def opened_regular(path: str | os.PathLike[str], follow: bool = True) -> Iterator[int]:
-    """``open_regular`` for a ``with`` statement."""
+    """Yields the descriptor of ``open_regular`` in a ``with`` statement, and closes it at the end."""
     file = open_regular(path, follow)
     try:
         yield file

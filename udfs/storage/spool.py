@@ -127,7 +127,7 @@ class ChunkRange:
     """A range of a segment without a gap, from ``begin`` to ``end``, as a ``ByteSource``."""
 
     def __init__(self, chunks: Chunks, pieces: list[_PlacedChunk]) -> None:
-        """pieces: at least one, each beginning where the one before ends."""
+        """Takes one piece or more, each beginning where the one before ends."""
         self._chunks, self._pieces = chunks, pieces
         self._begins = [piece.position for piece in pieces]
         self.begin, self.end = self._begins[0], pieces[-1].position + pieces[-1].size

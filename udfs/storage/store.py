@@ -76,7 +76,7 @@ def canonical_uri(uri: str) -> str:
 
 
 def is_object_store(uri: str) -> bool:
-    """Whether a canonical URI is of an object store, or of another one that is listed and read alike."""
+    """Says whether a canonical URI is of an object store, or of a store that is listed and read like one."""
     return scheme_of(uri) in _OBJECT_STORES or is_of_fsspec(uri)
 
 
@@ -85,13 +85,13 @@ def is_s3(uri: str) -> bool:
 
 
 def worker_opens(uri: str) -> bool:
-    """Whether a worker can open a canonical URI itself; Spark reads all others."""
+    """Says whether a worker can open a canonical URI itself; Spark reads all others."""
     scheme = scheme_of(uri)
     return _has_libhdfs() if scheme in _OF_HADOOP else scheme in _OF_PYARROW or is_of_fsspec(uri)
 
 
 def is_of_fsspec(uri: str) -> bool:
-    """Whether fsspec opens a canonical URI: pyarrow does not know its scheme, its package is installed."""
+    """Says whether fsspec opens a canonical URI: pyarrow does not know its scheme, a package does."""
     return _why_not_fsspec(scheme_of(uri)) is None
 
 
@@ -121,7 +121,7 @@ def _why_not_fsspec(scheme: str) -> str | None:
 
 @cache
 def _has_libhdfs() -> bool:
-    """Whether this machine has Hadoop's library in C, by which pyarrow opens HDFS, where pyarrow looks."""
+    """Says whether Hadoop's library in C, by which pyarrow opens HDFS, lies where pyarrow looks for it."""
     home = os.environ.get("HADOOP_HOME")
     folders = (os.environ.get("ARROW_LIBHDFS_DIR"), home and f"{home}/lib/native")
     return any(os.path.exists(f"{folder}/libhdfs.so") for folder in folders if folder)

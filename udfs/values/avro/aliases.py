@@ -1,4 +1,4 @@
-"""Fields that a later version of an Avro schema renamed: their column has the later name.
+"""Decodes Avro payloads into columns that have the names of a later version, which renamed fields.
 
 The later version says it by an alias (Avro 1.12, "Aliases"). Values are decoded by their own version, and get
 the other names then.
@@ -17,24 +17,27 @@ from kafka_log_lake.udfs.values.schemas.merged_types import fields_of, list_of, 
 
 
 class RenamedColumns:
-    """Decodes payloads of one schema into the names of its latest version."""
+    """A decoder of the payloads of one schema into columns with the names of its latest version."""
 
     def __init__(self, type_: AvroType, latest: AvroType) -> None:
         self._columns = AvroColumns(type_)
         self.arrow_type = _renamed(type_, latest, self._columns.arrow_type)
 
     def decode(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
-        """See ``AvroColumns.decode``."""
+        """Decodes payloads as ``AvroColumns.decode`` does, with the fields of the result renamed."""
         values, failed = self._columns.decode(payloads, starts)
         return _with_names(values, self.arrow_type), failed
 
     def plain(self, value: Any) -> Any:
-        """A canonical value as ``pa.array`` takes it for ``arrow_type``."""
+        """Converts canonical JSON to the Python value that ``pa.array`` takes for ``arrow_type``."""
         return _relabelled(self._columns.plain(value), self._columns.arrow_type, self.arrow_type)
 
 
 def _renamed(type_: AvroType, latest: AvroType, arrow: pa.DataType) -> pa.DataType:
-    """The Arrow type of a schema with the names of its latest version."""
+    """Returns an Arrow type with the fields that the latest version renamed under their later names.
+
+    arrow: the Arrow type of ``type_``; it is returned as it is where the latest version has another kind.
+    """
     type_, latest = type_.nullable or type_, latest.nullable or latest
     if type_.kind != latest.kind:
         return arrow
@@ -63,7 +66,10 @@ def _renamed(type_: AvroType, latest: AvroType, arrow: pa.DataType) -> pa.DataTy
 
 
 def _with_names(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """The same array with other names. (``view`` loses the length of arrays of nulls.)"""
+    """Returns the same array as a type that differs in names only.
+
+    (``view`` loses the length of arrays of nulls.)
+    """
     if array.type.equals(target):
         return array
     if pa.types.is_struct(target):
@@ -75,7 +81,7 @@ def _with_names(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _relabelled(value: Any, arrow: pa.DataType, target: pa.DataType) -> Any:
-    """A value for an Arrow type as one for the same with other names."""
+    """Converts a Python value for one Arrow type to one for a type that differs in names only."""
     if value is None or arrow.equals(target):
         return value
     if pa.types.is_struct(arrow):

@@ -1,4 +1,4 @@
-"""The Arrow types of Avro schemas, and canonical values as these take them.
+"""Maps Avro schemas to Arrow types, and values of canonical JSON to what ``pa.array`` takes for them.
 
 =====================================  =================================================================
 Avro                                   Arrow
@@ -49,7 +49,11 @@ NUMBERS = {
 
 
 def arrow_type(type_: AvroType, above: tuple[AvroType, ...] = ()) -> pa.DataType:
-    """The Arrow type of a schema's values."""
+    """Returns the Arrow type for the values of a schema, as the table above says.
+
+    above: the types that enclose this one; one of them again, a recursion, becomes a string of canonical
+    JSON.
+    """
     if type_ in above:
         return pa.string()
     inside = (*above, type_)
@@ -70,7 +74,7 @@ def arrow_type(type_: AvroType, above: tuple[AvroType, ...] = ()) -> pa.DataType
 
 
 def branch_field(type_: AvroType) -> str:
-    """The name of a union's branch as a field: a named type's own name, without its namespace."""
+    """Returns the name of a union's branch as a field: its type's name without the namespace."""
     return type_.branch_name.rpartition(".")[2]
 
 
@@ -91,7 +95,11 @@ def _leaf_type(type_: AvroType) -> pa.DataType:
 
 
 def plain_value(type_: AvroType, value: Any, above: tuple[AvroType, ...] = ()) -> Any:
-    """A canonical value as ``pa.array`` takes it for ``arrow_type``."""
+    """Converts canonical JSON to the Python value that ``pa.array`` takes for ``arrow_type(type_)``.
+
+    None where a timestamp, date or decimal is out of the range of its Arrow type. above: as in
+    ``arrow_type``.
+    """
     if value is None:
         return None
     if type_ in above:

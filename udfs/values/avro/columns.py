@@ -1,4 +1,4 @@
-"""Avro payloads to Arrow: a schema compiled to a program (``udfs.kernels.avro``), and what it fills.
+"""Decodes Avro payloads into Arrow arrays: a schema becomes a program of ``udfs.kernels.avro``.
 
 The types are those of ``avro.arrow_types``.
 """
@@ -50,7 +50,10 @@ _WIDTHS = {k.BOOLEAN: 1, k.NULLABLE: 1, k.UNION: 1} | dict.fromkeys(
 
 @dataclass
 class _Node:
-    """A type of the schema with its column. column: -1 for none."""
+    """A type of the schema with the column that its values go to.
+
+    column: the column's index; -1 for none.
+    """
 
     type: AvroType
     op: int
@@ -59,7 +62,7 @@ class _Node:
 
 
 class AvroColumns:
-    """Decodes payloads of one schema. Not for several threads at once."""
+    """A decoder of the payloads of one schema into Arrow arrays. Not for several threads at once."""
 
     def __init__(self, type_: AvroType) -> None:
         """Raises a PayloadError for a type that is too large for a table."""
@@ -127,10 +130,10 @@ class AvroColumns:
         return node
 
     def decode(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
-        """The values as ``arrow_type``, and bool[n]: which payloads are wrong. Both null and wrong ones are
-        null.
+        """Decodes payloads into an array of ``arrow_type``, and marks those that are wrong.
 
-        payloads: binary[n]. starts: int64[n], the byte of a payload at which Avro's encoding begins.
+        payloads: binary[n]. starts: int64[n], the byte of each payload at which Avro's encoding begins.
+        Returns the array of n values, null for null and for wrong payloads, and bool[n], True for wrong ones.
         """
         if not self._is_compiled:
             return self._decode_exactly(payloads, starts)
@@ -165,7 +168,7 @@ class AvroColumns:
         return pa.array(found, self.arrow_type), failed
 
     def plain(self, value: Any) -> Any:
-        """A canonical value as ``pa.array`` takes it for ``arrow_type``."""
+        """Converts canonical JSON to the Python value that ``pa.array`` takes for ``arrow_type``."""
         return plain_value(self._type, value)
 
     def _read(self, payload: bytes, start: int) -> Any:
@@ -173,7 +176,7 @@ class AvroColumns:
 
 
 class _Room:
-    """The memory that a program fills, all in one piece: the values of each column behind a 0, for offsets.
+    """The memory that a program fills, in one piece: the values of each column after a 0, for offsets.
 
     A column that is full moves behind the last one, so that what is copied grows as the values do.
     """
@@ -222,7 +225,7 @@ def _views(memory: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 class _Assembly:
-    """Arrow arrays over the filled columns."""
+    """Builds Arrow arrays over the filled columns."""
 
     def __init__(self, columns: k.Columns, raw: np.ndarray) -> None:
         self._columns, self._buffer, self._raw = columns, pa.py_buffer(columns.bytes_), raw
@@ -289,7 +292,7 @@ class _Assembly:
 
 
 def _of_instant(logical: str, values: pa.Array) -> pa.Array:
-    """Days and instants as Arrow has them; null where a year is not between 1 and 9999."""
+    """Converts days and instants to date32 and timestamps; null where a year is not between 1 and 9999."""
     if logical == "date":
         return _within(values, LEAST_DAY, MOST_DAY).cast(pa.date32())
     if logical in ("timestamp-millis", "timestamp-micros"):
@@ -306,7 +309,7 @@ def _within(values: pa.Array, least: int, most: int) -> pa.Array:
 
 
 def _of_bytes(type_: AvroType, values: pa.Array) -> pa.Array:
-    """Decimals, UUIDs and durations of their bytes."""
+    """Converts the bytes of decimals, UUIDs and durations to their Arrow arrays."""
     if type_.logical == "decimal":
         return _decimals(type_, values)
     if type_.logical == "duration":
@@ -320,7 +323,10 @@ def _of_bytes(type_: AvroType, values: pa.Array) -> pa.Array:
 
 
 def _decimals(type_: AvroType, values: pa.Array) -> pa.Array:
-    """decimal128, null where a value has more digits than the schema's precision; texts above 38 digits."""
+    """Converts big-endian bytes to decimal128, null for more digits than the schema's precision.
+
+    Returns strings where that precision is above 38 digits, which decimal128 can't hold.
+    """
     if type_.precision > MOST_DIGITS:
         numbers = (int.from_bytes(one, "big", signed=True) for one in values.to_pylist())
         return pa.array([avro.decimal_text(one, type_.scale) for one in numbers], pa.string())

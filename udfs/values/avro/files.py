@@ -1,4 +1,4 @@
-"""Avro payloads that carry their schema, or say which it is without a registry (Avro 1.12).
+"""Reads Avro payloads that carry their schema, or its fingerprint, so that no registry is needed (Avro 1.12).
 
 A single object begins with the fingerprint of its schema: CRC-64-AVRO of the schema's parsing canonical form.
 An object container has the schema itself, and blocks of values with a codec.
@@ -30,7 +30,7 @@ _MOST_EXPANDED = 64 << 20  # bytes of a block, as far as a payload is decoded
 
 
 def canonical_form(type_: AvroType) -> str:
-    """The parsing canonical form of a schema."""
+    """Returns the parsing canonical form of a schema: JSON text of what matters to a reader."""
     return _canonical(type_, set())
 
 
@@ -60,7 +60,7 @@ def _canonical(type_: AvroType, named: set[str]) -> str:
 
 
 def fingerprint(type_: AvroType) -> int:
-    """CRC-64-AVRO of a schema, as an unsigned number."""
+    """Returns the CRC-64-AVRO of a schema's parsing canonical form, as an unsigned number."""
     found, table = _EMPTY, _table()
     for byte in canonical_form(type_).encode("utf-8", "surrogatepass"):
         found = (found >> 8) ^ table[(found ^ byte) & 0xFF]
@@ -78,7 +78,10 @@ def _table() -> list[int]:
 
 
 def read_container(data: bytes) -> list[Any]:
-    """The values of an object container, in canonical JSON. Raises a PayloadError."""
+    """Returns the values of an object container in canonical JSON, in their order.
+
+    Raises a PayloadError for a container without a schema, with an unknown codec, or that is cut or damaged.
+    """
     metadata, at = _METADATA(data, len(MAGIC), 0)
     declared = {name: _bytes_of(one) for name, one in metadata.items()}
     try:

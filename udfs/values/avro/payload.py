@@ -1,4 +1,4 @@
-"""Avro's binary encoding to canonical JSON, strictly: every byte is consumed, and means what the schema says.
+"""Decodes Avro's binary encoding to canonical JSON, strictly: each byte must be what the schema says.
 
 A type becomes a function once, which reads its bytes at a position. This is the exact reader: for one
 payload, for what the compiled reader (``avro.columns``) leaves to it, and for the words of an error.
@@ -34,10 +34,10 @@ MOST_EMPTY_ITEMS = 1 << 12
 
 
 def read(type_: AvroType, reader: Reader, data: bytes, at: int = 0) -> Any:
-    """The value of a payload from a position to its end, in canonical JSON. Raises a PayloadError.
+    """Decodes a payload from a byte to its end, and returns the value in canonical JSON.
 
     reader: ``reader_of(type_)``. A schema that is ``bytes`` alone has no length in the payload: Confluent's
-    serializers write such values bare.
+    serializers write such values bare. Raises a PayloadError, also for bytes after the value.
     """
     if type_.kind == "bytes":
         return _bytes_value(type_, data[at:])
@@ -49,15 +49,20 @@ def read(type_: AvroType, reader: Reader, data: bytes, at: int = 0) -> Any:
 
 @dataclass
 class _Making:
-    """Readers while they are made. readers: by the id of their type. empties: the items without bytes that
-    the payload has had so far."""
+    """The readers of a schema while they are built.
+
+    readers: by the id of their type. empties: how many items without bytes the payload has had so far.
+    """
 
     readers: dict[int, list[Reader]] = field(default_factory=dict)
     empties: int = 0
 
 
 def reader_of(type_: AvroType) -> Reader:
-    """The function that reads a type. Not for several threads at once."""
+    """Builds the function that reads values of a type. Not for several threads at once.
+
+    It takes (data, position, depth), and returns the value in canonical JSON and the position after it.
+    """
     made = _Making()
     inner = _reader(type_, made)
 
@@ -78,7 +83,10 @@ def _reader(type_: AvroType, made: _Making) -> Reader:
 
 
 def long(data: bytes, at: int, bits: int = _LONG_BITS) -> tuple[int, int]:
-    """A zigzag varint; of 32 bits for an int."""
+    """Reads a zigzag varint, and returns the number and the position after it.
+
+    bits: 64, or 32 for an int. Raises a PayloadError for a varint that is cut, too long or of more bits.
+    """
     value = shift = 0
     start = at
     while True:
@@ -163,7 +171,7 @@ def _bytes_value(type_: AvroType, value: bytes) -> Any:
 
 
 def decimal_text(unscaled: int, scale: int) -> str:
-    """A decimal with exactly ``scale`` digits behind the point."""
+    """Returns a decimal as text with exactly ``scale`` digits after the point."""
     return format(Decimal((unscaled < 0, tuple(map(int, str(abs(unscaled)))), -scale)), "f")
 
 
@@ -238,9 +246,10 @@ def check_depth(depth: int, at: int) -> None:
 
 
 def _count(data: bytes, at: int, least: int) -> tuple[int, int]:
-    """The items of a block, each of at least a number of bytes.
+    """Reads the count of items that begins a block of an array or map; returns it and the position after it.
 
-    A negative count precedes a size in bytes.
+    least: the fewest bytes of an item; a count that the bytes left can't hold raises a PayloadError. A
+    negative count precedes a size in bytes, which is skipped.
     """
     count, begin = long(data, at)
     if count < 0:
@@ -304,7 +313,7 @@ _LEAST = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8,
 
 
 def least_bytes(type_: AvroType, above: tuple[int, ...] = ()) -> int:
-    """The fewest bytes that a value of the type takes."""
+    """Returns the fewest bytes that a value of the type takes; 0 for a record within itself."""
     if type_.kind in _LEAST:
         return _LEAST[type_.kind]
     if type_.kind == "fixed":

@@ -1,4 +1,4 @@
-"""Avro schemas: JSON text to types (Avro 1.12, "Schema Declaration").
+"""Parses Avro schemas: JSON text to types (Avro 1.12, "Schema Declaration").
 
 Names are resolved: a type that refers to a named one holds that very object, so that a recursive schema is a
 graph with a cycle. A ``logicalType`` that is unknown, or that its type can't have, is left out, as the
@@ -30,7 +30,10 @@ _INSTANTS = {
 
 @dataclass(eq=False)  # by identity: types may refer to themselves
 class AvroField:
-    """A field of a record. default: the JSON value, where has_default."""
+    """A field of a record.
+
+    default: its JSON value where has_default, else None.
+    """
 
     name: str
     type: AvroType
@@ -41,7 +44,7 @@ class AvroField:
 
 @dataclass(eq=False)
 class AvroType:
-    """A type. kind: a primitive, record, enum, array, map, fixed or union.
+    """A type of Avro: a primitive, record, enum, array, map, fixed or union, as ``kind`` says.
 
     name: the full name of a named type, "" of others. logical: its logical type, "" for none. items: of an
     array or a map. branches: of a union. size: bytes of a fixed. precision, scale: of a decimal.
@@ -62,19 +65,19 @@ class AvroType:
 
     @property
     def branch_name(self) -> str:
-        """What names it in a union: its full name, or the type's name."""
+        """Returns the name of the type as a branch of a union: its full name, or else its kind."""
         return self.name or self.kind
 
     @property
     def nullable(self) -> AvroType | None:
-        """Of a union of null and one other type that type, else None."""
+        """Returns the other type of a union of null and one type; None of anything else."""
         if self.kind == "union" and len(self.branches) == 2:
             others = [one for one in self.branches if one.kind != "null"]
             return others[0] if len(others) == 1 else None
         return None
 
     def is_recursive(self) -> bool:
-        """Whether a value may hold another of the same type."""
+        """Says whether a value may hold another of the same type."""
         return _meets(self, set())
 
 
@@ -86,7 +89,7 @@ def _meets(type_: AvroType, above: set[int]) -> bool:
 
 
 def parse(text: str, references: Iterable[str] = ()) -> AvroType:
-    """The type that a schema's text declares.
+    """Parses the text of a schema, and returns the type that it declares.
 
     references: texts of the schemas whose named types it uses, each after those that it uses itself. Raises a
     PayloadError (unreadable_schema) for a text that is no Avro schema.
@@ -106,7 +109,7 @@ def parse(text: str, references: Iterable[str] = ()) -> AvroType:
 
 
 def check_size(type_: AvroType, most: int) -> None:
-    """Raises a PayloadError (unreadable_schema) for more types than that, each counted where it may be."""
+    """Raises a PayloadError (unreadable_schema) for a schema of more types; one used twice counts twice."""
     left = most
 
     def count(one: AvroType, above: tuple[AvroType, ...]) -> None:
@@ -150,7 +153,10 @@ def _type(declared: Any, space: str, names: dict[str, AvroType]) -> AvroType:
 
 
 def _union(declared: list[Any], space: str, names: dict[str, AvroType]) -> AvroType:
-    """A union, in which a type stands once (``Schema.UnionSchema``): nothing tells two of them apart."""
+    """Returns a union; raises a ValueError for a type that stands in it twice.
+
+    Nothing would tell the two apart (``Schema.UnionSchema``).
+    """
     branches = [_type(one, space, names) for one in declared]
     counted = Counter(one.branch_name for one in branches)
     twice = [name for name, count in counted.items() if count > 1]
@@ -219,7 +225,7 @@ _COMPLEX = {"record": _record, "error": _record, "enum": _enum, "fixed": _fixed,
 
 
 def _set_logical(found: AvroType, declared: dict[str, Any]) -> None:
-    """Its logical type, where the type can have it."""
+    """Sets the logical type, precision and scale that a type declares, if the type can have them."""
     logical = declared.get("logicalType")
     if logical == "decimal" and found.kind in ("bytes", "fixed"):
         precision, scale = _int(declared.get("precision")), _int(declared.get("scale", 0))
@@ -239,10 +245,10 @@ def _set_logical(found: AvroType, declared: dict[str, Any]) -> None:
 
 
 def _int(value: object) -> int:
-    """A whole number; -1 for anything else."""
+    """Returns a whole number as it is; -1 for anything else, True and False too."""
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
 
 
 def _most_digits(size: int) -> int:
-    """The decimal digits that any signed number of this many bytes can hold."""
+    """Returns how many decimal digits any signed number of so many bytes can hold."""
     return math.floor(math.log10(2) * (8 * size - 1)) if size else 0

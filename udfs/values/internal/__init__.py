@@ -1,4 +1,4 @@
-"""The records of Kafka's internal topics, by Kafka's own message definitions.
+"""Reads and writes the records of Kafka's internal topics by Kafka's own message definitions.
 
 definitions   the definitions (``messages/``) as dataclasses
 readers       a definition in one version -> a reader of its bytes, made once

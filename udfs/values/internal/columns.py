@@ -1,4 +1,4 @@
-"""Arrow arrays of keys and values -> Arrow structs: what the SQL functions of internal topics give.
+"""Decodes Arrow arrays of keys and values to Arrow structs: what the SQL functions of internal topics return.
 
 Arrays go in and come out with one row a record. Nothing here raises for bad bytes: the struct says in
 ``error`` what is wrong, and what could be read before it is there.
@@ -90,7 +90,7 @@ Row = tuple[Any, ...] | None
 
 
 def _structs(kind: pa.StructType, rows: Iterable[Row]) -> pa.StructArray:
-    """rows: values in the order of the struct's fields; None for a null struct."""
+    """Builds a struct array from rows of values in the order of its fields; None is a null struct."""
     listed = list(rows)
     nothing = (None,) * kind.num_fields
     columns = zip(*(nothing if row is None else row for row in listed), strict=True) if listed else []
@@ -102,7 +102,7 @@ def _structs(kind: pa.StructType, rows: Iterable[Row]) -> pa.StructArray:
 
 
 def _instant(milliseconds: int) -> int | None:
-    """Microseconds; None for -1 (none) and what a timestamp column cannot hold."""
+    """Converts epoch ms to microseconds; None for -1 (none) and for what a timestamp column can't hold."""
     held = milliseconds != -1 and _LEAST_MS <= milliseconds <= _MOST_MS
     return milliseconds * 1000 if held else None
 
@@ -122,7 +122,10 @@ def _record_row(topic: str | None, key: bytes | None, value: bytes | None) -> Ro
 
 
 def internal_records(topics: pa.Array, keys: pa.Array, values: pa.Array) -> pa.Array:
-    """INTERNAL_RECORD of each record, key and value as JSON; null for a topic that is no internal one."""
+    """Returns the struct INTERNAL_RECORD of each record, key and value as JSON text.
+
+    Null for a topic that is no internal one.
+    """
     rows = map(_record_row, topics.to_pylist(), keys.to_pylist(), values.to_pylist())
     return _structs(INTERNAL_RECORD, rows)
 
@@ -135,7 +138,10 @@ def _of_topic(
 
 
 def _verdict(record: InternalRecord) -> tuple[bool, str | None]:
-    """is_read, error: a coordinator reads a value with surplus bytes, which is an error too."""
+    """Returns (is_read, error) of a record.
+
+    A coordinator reads a value with surplus bytes, so it is read, and has an error too.
+    """
     return record.value is not None or record.problem is None, record.problem
 
 
@@ -161,9 +167,9 @@ def _offset_row(record: InternalRecord) -> Row:
 
 
 def offset_commits(keys: pa.Array, values: pa.Array) -> pa.Array:
-    """OFFSET_COMMIT of each record of ``__consumer_offsets``; null for one of another type.
+    """Returns the struct OFFSET_COMMIT of each record of ``__consumer_offsets``; null for other types.
 
-    Of a tombstone the fields behind ``partition`` are null. Fields that the version does not have hold
+    For a tombstone the fields after ``partition`` are null. Fields that the version does not have hold
     Kafka's defaults: leader_epoch -1, the others null.
     """
     return _structs(OFFSET_COMMIT, _of_topic("__consumer_offsets", keys, values, _offset_row))
@@ -197,10 +203,10 @@ def _transaction_row(record: InternalRecord) -> Row:
 
 
 def transaction_states(keys: pa.Array, values: pa.Array) -> pa.Array:
-    """TRANSACTION_STATE of each record of ``__transaction_state``; of a tombstone only the id is there.
+    """Returns the struct TRANSACTION_STATE of each record of ``__transaction_state``.
 
-    Fields that the version does not have hold Kafka's defaults: -1 for ids and epochs, 0 for
-    client_transaction_version.
+    For a tombstone only the transactional id is set. Fields that the version does not have hold Kafka's
+    defaults: -1 for ids and epochs, 0 for client_transaction_version.
     """
     return _structs(TRANSACTION_STATE, _of_topic("__transaction_state", keys, values, _transaction_row))
 

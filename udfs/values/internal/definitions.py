@@ -1,4 +1,4 @@
-"""Kafka's message definitions, from ``messages/*.json``.
+"""Loads Kafka's message definitions from ``messages/*.json``.
 
 A message has fields; a field has a type, and the versions of the message in which it is there. In a flexible
 version lengths are unsigned varints ("compact"), and a message ends with tagged fields. Read more in
@@ -18,14 +18,14 @@ _MOST = 0x7FFF
 
 @dataclass(frozen=True)
 class Versions:
-    """A closed range of versions; empty where low is above high."""
+    """A range of versions, both ends included; empty where low is above high."""
 
     low: int
     high: int
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """text: "none", "3", "0-4" or "2+"."""
+        """Parses a range as definitions write it: "none", "3", "0-4" or "2+"."""
         if text == "none":
             return NONE
         low, _, high = text.removesuffix("+").partition("-")
@@ -59,7 +59,12 @@ class MessageField:
 
 @dataclass(frozen=True)
 class MessageDefinition:
-    """api_key: the record type of a coordinator's key and value, or the API key of a metadata record."""
+    """A message of Kafka: its name, versions and fields.
+
+    kind: the ``type`` of Kafka's file, such as "metadata". api_key: the record type of a coordinator's key
+    and value, or the API key of a metadata record. flexible: the versions with compact lengths and tagged
+    fields.
+    """
 
     name: str
     kind: str
@@ -100,7 +105,7 @@ def _message(source: Mapping[str, Any]) -> MessageDefinition:
 
 
 def messages(name: str) -> tuple[MessageDefinition, ...]:
-    """The messages of a file in ``messages``, by its name without ``.json``."""
+    """Returns the message definitions of a file in ``messages``, named without ``.json``."""
     text = (
         resources.files("kafka_log_lake.udfs.values.internal")
         .joinpath("messages", f"{name}.json")

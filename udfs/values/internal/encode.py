@@ -1,4 +1,4 @@
-"""Messages of a definition -> bytes, in a flexible version: what a controller writes into its log."""
+"""Encodes messages of a definition, in a flexible version: what a controller writes into its log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FRAME_VERSION = 1  # of the frame of a record in __cluster_metadata: version, AP
 
 
 def new_uuid() -> str:
-    """A random id as Kafka writes it in text: 22 characters that do not begin with a dash."""
+    """Returns a random id in Kafka's notation: 22 characters of URL-safe Base64, the first no dash."""
     while True:
         text = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):
@@ -33,9 +33,9 @@ def _message(file: str, name: str) -> MessageDefinition:
 def metadata_record(
     name: str, version: int, fields: Mapping[str, Any], definitions: str = "cluster_metadata"
 ) -> bytes:
-    """The value of a record of ``__cluster_metadata``. Fields that are not given have their defaults.
+    """Encodes the value of a record of ``__cluster_metadata``; fields that are left out get their defaults.
 
-    definitions: of the topic's messages; those of ``__remote_log_metadata`` have the same frame.
+    definitions: the file of the topic's messages; those of ``__remote_log_metadata`` have the same frame.
     """
     message = _message(definitions, name)
     head = b"".join(map(_unsigned, (FRAME_VERSION, message.api_key, version)))
@@ -94,7 +94,11 @@ def _item(field: MessageField, version: int, value: Any) -> bytes:
 def record_batch(
     records: Sequence[PlainRecord], leader_epoch: int, attributes: int, checksum: Callable[[bytes], int]
 ) -> bytes:
-    """A V2 batch without a producer. checksum: CRC-32C, which loads compiled kernels."""
+    """Encodes records as one uncompressed V2 batch without a producer.
+
+    attributes: the bits of the batch. checksum: CRC-32C of bytes, as an argument because it loads compiled
+    kernels.
+    """
     first, last = records[0], records[-1]
     newest = max(record.timestamp for record in records)
     fields = (attributes, last.offset - first.offset, first.timestamp, newest, -1, -1, -1, len(records))

@@ -1,4 +1,4 @@
-"""Readers of messages: a definition in one version becomes functions that read its bytes, made once.
+"""Builds readers of messages: a definition in one version becomes functions that read its bytes.
 
 They give what Kafka's JSON converters give of the same bytes: a dict of the fields that the version has,
 bytes in Base64, a uuid in Kafka's notation, a tagged field only if it differs from its default. Tagged fields
@@ -28,7 +28,10 @@ _MOST_INT32 = 0x7FFFFFFF
 
 
 class UnreadableMessage(ValueError):
-    """Bytes that are not the message. what: what is wrong; field: where, names joined by dots."""
+    """Bytes that are not the message.
+
+    what: what is wrong. field: where, the names of fields joined by dots.
+    """
 
     def __init__(self, what: str, field: str = "") -> None:
         super().__init__(f"{field}: {what}" if field else what)
@@ -39,7 +42,10 @@ class UnreadableMessage(ValueError):
 
 
 def unsigned_varint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned varint of 1 to 5 bytes as an int32, which may be negative: Kafka's readUnsignedVarint."""
+    """Reads Kafka's unsigned varint of 1 to 5 bytes; returns an int32 and the position after it.
+
+    The number may be negative. Raises UnreadableMessage for more bytes, IndexError where the data ends in it.
+    """
     byte = data[at]
     if byte < 0x80:
         return byte, at + 1
@@ -68,7 +74,7 @@ def _bool(data: bytes, at: int) -> tuple[bool, int]:
 
 
 def _float64(data: bytes, at: int) -> tuple[float | str, int]:
-    """A non-number of JSON is a text, as Jackson writes it."""
+    """Reads a double; returns it, NaN and infinities as Jackson's texts, and the position after it."""
     (value,) = struct.unpack_from(">d", data, at)
     return canonical_float(value), at + 8
 
@@ -117,7 +123,11 @@ _DEFAULTS: dict[str, Any] = {"string": "", "bytes": "", "bool": False, "uuid": "
 
 
 def _sized(length: Length, nullable: bool, make: Callable[[bytes], str], longest: int) -> Reader:
-    """A reader of a text, or of bytes in Base64."""
+    """Builds a reader of a length and so many bytes, which ``make`` turns into a text.
+
+    Null (a negative length) or a length above ``longest`` raises UnreadableMessage, but null where
+    ``nullable``.
+    """
 
     def read(data: bytes, at: int) -> tuple[str | None, int]:
         size, at = length(data, at)
@@ -157,7 +167,10 @@ def _array(length: Length, nullable: bool, item: Reader) -> Reader:
 
 
 def _nullable_struct(read_struct: Reader, tagged: bool) -> Reader:
-    """Before a struct that can be null is an int8, below 0 for null; if tagged a varint, 0 for null."""
+    """Builds a reader of a struct that can be null.
+
+    Before it stands an int8, below 0 for null; in a tagged field a varint, 0 for null.
+    """
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         mark, at = unsigned_varint(data, at) if tagged else _int8(data, at)
@@ -186,7 +199,7 @@ def _reader(field: MessageField, version: int, flexible: bool) -> Reader:
 
 
 def default(field: MessageField, version: int) -> Any:
-    """What a field holds where its bytes are not there, as Kafka's JSON writes it."""
+    """Returns the value of a field whose bytes are not there, as Kafka's JSON writes it."""
     text = field.default
     if text == "null":
         return None
@@ -239,7 +252,7 @@ def _struct(fields: Sequence[MessageField], version: int, flexible: bool) -> Rea
 
 
 def _in_order(names: Sequence[str], values: dict[str, Any]) -> dict[str, Any]:
-    """Values in the order of the definition, as Kafka's JSON has them, not in that of their tags."""
+    """Returns the values in the order of the definition, as Kafka's JSON has them, with unknown tags last."""
     known = {name: values[name] for name in names if name in values}
     return known | values  # unknown tags come last
 
@@ -251,7 +264,11 @@ class _Tagged(NamedTuple):
 
 
 def _read_tags(data: bytes, at: int, known: dict[int, _Tagged | None], values: dict[str, Any]) -> int:
-    """Read tagged fields at a position into ``values``; the position behind them."""
+    """Reads tagged fields at a position into ``values``, and returns the position after them.
+
+    A field that equals its default is left out. known: by tag; None for a tag that this version does not
+    have, which raises UnreadableMessage.
+    """
     count, at = unsigned_varint(data, at)
     unknown = []
     for _ in range(count):
@@ -276,8 +293,9 @@ def _read_tags(data: bytes, at: int, known: dict[int, _Tagged | None], values: d
 
 
 def message_reader(message: MessageDefinition, version: int) -> Reader:
-    """A reader of a message's bytes in one of its versions: a dict by field, and the position behind it.
+    """Builds the reader of a message's bytes in one of its versions.
 
-    It raises UnreadableMessage for bytes that Kafka refuses.
+    It takes (data, position), returns a dict by field and the position after the message, and raises
+    UnreadableMessage for bytes that Kafka refuses.
     """
     return _struct(message.fields, version, version in message.flexible)

@@ -1,4 +1,4 @@
-"""The records of Kafka's internal topics: which message a record is, its key and its value.
+"""Reads records of Kafka's internal topics: says which message a record is, and decodes its key and value.
 
 - Coordinators (``__consumer_offsets``, ``__transaction_state``, ``__share_group_state``): a key is an int16
   record type and the key message; a value is an int16 version and the value message; a null value is a
@@ -59,7 +59,7 @@ RecordReader = Callable[[bytes | None, bytes | None], InternalRecord]
 
 
 class _Versions:
-    """The readers of one message, by version."""
+    """The readers of one message, built when a version is first asked for."""
 
     def __init__(self, message: MessageDefinition) -> None:
         self.name = message.name
@@ -120,7 +120,10 @@ def _coordinator(topic: str) -> RecordReader:
 
 
 def _header(value: bytes) -> tuple[int, int, int]:
-    """(API key, version, position of the message) of a metadata record."""
+    """Reads the head of a metadata record: its API key, its version and the position of the message.
+
+    Raises UnreadableMessage for a head that is cut or has another frame version.
+    """
     numbers = []
     at = 0
     for what in ("frame version", "API key", "version"):
@@ -162,7 +165,7 @@ def _metadata(topic: str) -> RecordReader:
 
 @cache
 def record_reader(topic: str) -> RecordReader:
-    """The reader of an internal topic's records. Raises a KeyError for a topic not in TOPICS."""
+    """Returns the function that reads records of an internal topic; a KeyError for a topic not in TOPICS."""
     if topic in _COORDINATORS:
         return _coordinator(topic)
     if topic in _METADATA:
@@ -176,7 +179,10 @@ def _consumer_protocol(name: str) -> _Versions:
 
 
 def _embedded(text: str, name: str) -> Any:
-    """A message of the consumer protocol in Base64, read; the text itself where it is something else."""
+    """Decodes a message of the consumer protocol from Base64.
+
+    Returns the text itself where it is something else.
+    """
     raw = base64.b64decode(text)
     try:
         # A newer version is read as the newest known one: ConsumerProtocol.checkSubscriptionVersion
@@ -187,7 +193,7 @@ def _embedded(text: str, name: str) -> Any:
 
 
 def with_consumer_protocol(value: Fields) -> Fields:
-    """The fields of a GroupMetadataValue with its members' subscriptions and assignments read.
+    """Returns the fields of a GroupMetadataValue with its members' subscriptions and assignments decoded.
 
     Other embedded protocols (Kafka Connect's) stay Base64, and so does what is not the consumer protocol.
     """

@@ -1,1 +1,1 @@
-"""JSON: values to canonical texts, and columns of objects to Arrow structs."""
+"""JSON: payloads to canonical texts, and columns of objects to Arrow structs."""

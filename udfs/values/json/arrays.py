@@ -1,7 +1,7 @@
-"""Columns of JSON taken at once, as far as nothing in them is out of the ordinary.
+"""Converts columns of JSON at once, as far as nothing in them is out of the ordinary.
 
-What is left is for the exact way (``json.parse``, ``json.structs``), which alone judges it. So what is taken
-here has to be what that makes of it.
+Other payloads go through the exact way (``json.parse``, ``json.structs``), which alone judges them. What is
+converted here must equal what the exact way returns.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _MOST_BYTES = 1 << 26  # that Arrow's reader gets at a time
 
 
 def texts(payloads: pa.BinaryArray, is_framed: bool) -> pa.StringArray:
-    """Each payload as canonical JSON; null for null and for what is left.
+    """Returns each payload as canonical JSON text; null for null and for what is no JSON.
 
-    is_framed: whether framing says that it is JSON; an envelope is left otherwise.
+    is_framed: whether framing says that the payloads are JSON; if not, an envelope of Kafka Connect is null
+    too.
     """
     data, starts, ends = payload_spans(payloads, np.zeros(len(payloads), np.int64))
     out = np.empty(max(1, payloads.total_values_length), np.uint8)
@@ -49,7 +50,10 @@ def texts(payloads: pa.BinaryArray, is_framed: bool) -> pa.StringArray:
 
 
 def _are_shortest(out: np.ndarray, reals: np.ndarray) -> np.ndarray:
-    """bool[n]: whether no shorter text is the same double. reals: int64[n, 2], begin and end in ``out``."""
+    """Returns bool[n]: whether each real is written with the fewest digits that give the same double.
+
+    reals: int64[n, 2], begin and end of their digits in ``out``.
+    """
     sizes = reals[:, 1] - reals[:, 0]
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     digits = out[np.arange(offsets[-1]) + np.repeat(reals[:, 0] - offsets[:-1], sizes)]
@@ -69,9 +73,10 @@ def _text(payload: bytes | None, is_framed: bool) -> str | None:
 
 
 def structs(payloads: pa.BinaryArray, type_: pa.StructType) -> tuple[pa.Array, np.ndarray]:
-    """Objects as a type of ``json.structs.inferred``, by Arrow's reader of JSON; and the rows that they have.
+    """Converts objects to a type of ``json.structs.inferred`` as far as Arrow's reader of JSON takes them.
 
-    payloads: binary[n], none of them null.
+    payloads: binary[n], none of them null. Returns m structs, and int64[m], the rows of ``payloads`` that
+    they come from.
     """
     fields = pa.schema(list(type_)[:-1])
     is_taken = np.zeros(len(payloads), np.bool_)
@@ -91,7 +96,7 @@ def structs(payloads: pa.BinaryArray, type_: pa.StructType) -> tuple[pa.Array, n
 
 
 def _read(payloads: pa.BinaryArray, fields: pa.Schema) -> pa.RecordBatch | None:
-    """One object a payload; None where Arrow's reader does not take all, or not as they are."""
+    """Reads one object a payload; None where Arrow's reader can't take all of them, or not as they are."""
     if payloads.total_values_length > _MOST_BYTES:
         return None
     # each is an object, or several: then the count is wrong
@@ -123,7 +128,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _is_exact(column: pa.ChunkedArray) -> bool:
-    """Whether reals hold what was written: not an integer that is rounded, one past them all, or -0."""
+    """Says whether reals hold what was written: no integer that is rounded, none above 2^53, no -0."""
     type_ = column.type
     if pa.types.is_struct(type_):
         return all(map(_is_exact, column.flatten()))

@@ -1,4 +1,4 @@
-"""JSON of RFC 8259 to values in canonical JSON."""
+"""Parses JSON of RFC 8259 to values of canonical JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka_log_lake.udfs.values.schemas.payload import MAX_DEPTH, PayloadError
 
 
 def parse_json(payload: bytes) -> Any:
-    """JSON of RFC 8259, after a byte order mark or not. Raises a PayloadError.
+    """Parses JSON of RFC 8259, with or without a byte order mark. Raises a PayloadError.
 
     A surrogate without its other half (``"\\ud800"``) is an error too: no column of UTF-8 holds it, and what
     reads such a text (DuckDB, PostgreSQL) refuses it.
@@ -33,7 +33,7 @@ def parse_json(payload: bytes) -> Any:
 
 
 def _depth(value: Any) -> int:
-    """The levels of arrays and objects in a value."""
+    """Returns how many levels of arrays and objects a value has; 0 for a scalar."""
     depth, inside = 0, [value]
     while inside := [one for one in inside if isinstance(one, list | dict)]:
         depth += 1

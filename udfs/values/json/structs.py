@@ -1,4 +1,4 @@
-"""JSON objects as structs: types that hold for all values of a first look, and a rest.
+"""Infers struct types from JSON objects, and converts objects to them, with a column for the rest.
 
 A member's type is boolean, int64, double, string, a list or a struct, where all of its values have it;
 integers and reals together are doubles, as far as a double holds them. Where no type holds all, it is string.
@@ -22,7 +22,10 @@ EXACT = 1 << 53  # a double holds every integer up to it
 
 
 def inferred(values: Sequence[Any]) -> pa.DataType | None:
-    """The type of a column of JSON values; None where they are not all objects, or have too many members."""
+    """Returns the struct type for JSON values; None where they are not all objects, or have too many members.
+
+    Its last field, ``REST`` or that with "_" appended, is the JSON text of what does not fit the others.
+    """
     if not values or not all(isinstance(one, dict) for one in values):
         return None
     found = _type(values, 0, [0])
@@ -67,7 +70,10 @@ def _struct(held: Sequence[dict[str, Any]], level: int, count: list[int]) -> pa.
 
 
 def column(values: Sequence[Any], type_: pa.StructType) -> pa.Array:
-    """Values as a type of ``inferred``."""
+    """Converts values to a struct array of a type that ``inferred`` returned.
+
+    What does not fit goes to the rest.
+    """
     *fields, rest = type_
     members = pa.struct(fields)  # a member with the name of the rest is one of others
     rows = []
@@ -79,7 +85,7 @@ def column(values: Sequence[Any], type_: pa.StructType) -> pa.Array:
 
 
 def _fitted(value: Any, type_: pa.DataType) -> tuple[Any, Any]:
-    """What a type holds of a value that is not null, and what is left; None for nothing."""
+    """Splits a value, not null, into what a type can hold and what is left; None for nothing."""
     if pa.types.is_struct(type_):
         if not isinstance(value, dict):
             return None, value
@@ -116,5 +122,5 @@ def _fitted_leaf(value: Any, type_: pa.DataType) -> tuple[Any, Any]:
 
 
 def text(value: Any) -> str:
-    """A value of canonical JSON as text."""
+    """Returns a value of canonical JSON as compact JSON text."""
     return _ENCODER.encode(value)

@@ -1,4 +1,4 @@
-"""Columns of decoded payloads as canonical JSON texts, column by column.
+"""Decodes columns of payloads as canonical JSON texts, column by column.
 
 The texts are those of the exact readers (``avro``, ``protobuf``). Instants, decimals and what else loses
 something as an Arrow type are decoded as their numbers and bytes here, and named by their schema.
@@ -32,16 +32,16 @@ _KEPT = ("uuid", "duration")  # logical types whose columns keep all
 
 
 class TextColumns:
-    """Decodes payloads of one schema into JSON texts."""
+    """A decoder of the payloads of one schema into JSON texts."""
 
     arrow_type = pa.string()
 
     def __init__(self, columns: ColumnReader, texts: Callable[[pa.Array], pa.Array]) -> None:
-        """texts: of the values that the columns decode, none of them null."""
+        """Takes the decoder of values and the function that turns their array, without nulls, into texts."""
         self._columns, self._texts = columns, texts
 
     def decode(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
-        """See ``AvroColumns.decode``."""
+        """Decodes payloads as ``AvroColumns.decode`` does, into strings of canonical JSON."""
         sizes = pc.fill_null(pc.binary_length(payloads), 0).to_numpy(zero_copy_only=False)
         part = np.cumsum(sizes, dtype=np.int64) // _MOST_BYTES
         ends = [*(np.flatnonzero(np.diff(part)) + 1).tolist(), len(payloads)]
@@ -62,16 +62,19 @@ class TextColumns:
         return texts.take(pa.array(places, mask=pc.invert(is_held).to_numpy(zero_copy_only=False))), failed
 
     def plain(self, value: Any) -> str:
-        """The text of a canonical value."""
+        """Returns the text of a value of canonical JSON."""
         return text(value)
 
 
 class _RepeatedKeys(Exception):
-    """A map has a key twice: the exact reader knows which value holds."""
+    """Says that a map has a key twice: only the exact reader knows which value counts."""
 
 
 def of_avro(type_: AvroType) -> TextColumns:
-    """Raises a PayloadError for a type whose payloads are read one by one."""
+    """Returns the decoder of a schema's payloads.
+
+    A PayloadError for a type whose payloads are read one by one.
+    """
     if type_.is_recursive() or type_.kind == "bytes":
         raise PayloadError("unreadable_schema", "a recursive type has no columns")
     return TextColumns(AvroColumns(_bare(type_)), lambda values: _avro(type_, values))
@@ -82,7 +85,10 @@ def of_message(message: MessageReader) -> TextColumns:
 
 
 def _bare(type_: AvroType) -> AvroType:
-    """The same type without the logical types whose columns do not keep all. It is not recursive."""
+    """Returns the same type without the logical types whose columns do not keep all.
+
+    It must not be recursive.
+    """
     return replace(
         type_,
         logical=type_.logical if type_.logical in _KEPT else "",
@@ -101,7 +107,7 @@ def _made(values: Iterable[str]) -> pa.Array:
 
 
 def _strings(values: pa.Array) -> pa.Array:
-    """JSON strings."""
+    """Returns texts as JSON strings, with quotes and escapes."""
     found = _joined('"', values, '"')
     escaped = pc.fill_null(pc.match_substring_regex(values, _ESCAPED), False)
     if not pc.any(escaped).as_py():
@@ -128,14 +134,20 @@ def _whole(values: pa.Array) -> pa.Array:
 
 
 def _lists(values: pa.ListArray, items: pa.Array, begin: str, end: str) -> pa.Array:
-    """The items of each list between brackets. items: texts of ``values.values``, from its offset on."""
+    """Joins the items of each list by commas, between brackets.
+
+    items: texts of ``values.values``, from its offset on.
+    """
     offsets = offsets_of(values)
     lists = pa.ListArray.from_arrays(pa.array(offsets), items)
     return _joined(begin, pc.binary_join(lists, ","), end)
 
 
 def _maps(values: pa.MapArray, keys: pa.Array, items: pa.Array) -> pa.Array:
-    """keys, items: texts of ``values.keys`` and ``values.items``."""
+    """Returns each map as text of a JSON object; raises _RepeatedKeys for a key that stands twice in one.
+
+    keys, items: texts of ``values.keys`` and ``values.items``.
+    """
     offsets = offsets_of(values)
     held = keys.slice(int(offsets[0]), int(offsets[-1]) - int(offsets[0]))
     codes = held.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -150,7 +162,10 @@ def _or_null(values: pa.Array, texts: pa.Array) -> pa.Array:
 
 
 def _avro(type_: AvroType, values: pa.Array) -> pa.Array:
-    """Texts of the values of ``_bare(type_)``; any text in the place of null, but where the type has it."""
+    """Returns the texts of the values of ``_bare(type_)``.
+
+    A null gets any text, unless the type has null itself.
+    """
     if type_.nullable is not None:
         return _or_null(values, _avro(type_.nullable, values))
     if type_.kind == "union":
@@ -199,7 +214,10 @@ def _avro_leaf(type_: AvroType, values: pa.Array) -> pa.Array:
 
 
 def _message(message: MessageReader, values: pa.Array, above: tuple[MessageReader, ...]) -> pa.Array:
-    """Texts of messages; any text in the place of null. What has presence and is not set is left out."""
+    """Returns the texts of messages, without the fields that have presence and are not set.
+
+    A null message gets any text.
+    """
     if message in above:  # text of JSON already
         return values
     parts = []

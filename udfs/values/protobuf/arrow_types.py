@@ -1,4 +1,4 @@
-"""The Arrow types of Protobuf messages, and canonical values as these take them.
+"""Maps Protobuf messages to Arrow types, and messages in canonical JSON to what ``pa.array`` takes for them.
 
 int32, sint32, sfixed32 are int32; uint32, fixed32 and the 64-bit signed ones int64; uint64 and fixed64
 decimal128(20, 0), as no integer of Delta holds them all; an enum is its name, a number that it does not know
@@ -31,7 +31,10 @@ _TYPES = {
 
 
 def arrow_type(message: MessageReader, above: tuple[MessageReader, ...] = ()) -> pa.DataType:
-    """The Arrow type of a message."""
+    """Returns the Arrow struct of a message.
+
+    above: the messages that enclose it; one of them again, a recursion, becomes a string of canonical JSON.
+    """
     if message in above:
         return pa.string()
     inside = (*above, message)
@@ -54,7 +57,10 @@ def _one_type(field: ProtobufField, above: tuple[MessageReader, ...]) -> pa.Data
 
 
 def plain_message(message: MessageReader, value: dict[str, Any], above: tuple[MessageReader, ...]) -> Any:
-    """A message in canonical JSON as ``pa.array`` takes it."""
+    """Converts a message in canonical JSON to the Python dict that ``pa.array`` takes for ``arrow_type``.
+
+    A message in ``above``, a recursion, becomes JSON text.
+    """
     if message in above:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     inside = (*above, message)

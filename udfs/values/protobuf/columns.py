@@ -1,4 +1,4 @@
-"""Protobuf payloads to Arrow: a message type as tables (``udfs.kernels.protobuf``), and what they fill.
+"""Decodes Protobuf payloads into Arrow arrays: a message type becomes tables for ``udfs.kernels.protobuf``.
 
 The types are those of ``protobuf.arrow_types``. A payload that the compiled reader refuses is for the exact
 one (``protobuf.payload``) to judge.
@@ -51,10 +51,11 @@ _FIRST_ROOM = 64
 
 @dataclass
 class _Place:
-    """A field with its columns. column: of its values, or of the counts of its items. items: their scope.
+    """A field with the columns that are filled for it.
 
-    value: the column of its values. presence: the column that says whether it is set, -1 where it always is.
-    message: of a message its fields; None for other fields, and for one that is left to the exact reader.
+    column: of its values, or of the counts of its items. items: their scope. value: the column of its values.
+    presence: the column that says whether it is set, -1 where it always is. message: of a message its fields;
+    None for other fields, and for one that is left to the exact reader.
     """
 
     field: ProtobufField
@@ -68,6 +69,12 @@ class _Place:
 
 @dataclass
 class _Message:
+    """A message with the places of its fields.
+
+    scope: the scope of columns that a row of it fills. index: of its table in the program; -1 before it has
+    one.
+    """
+
     reader: MessageReader
     scope: int
     places: list[_Place] = field(default_factory=list)
@@ -75,7 +82,7 @@ class _Message:
 
 
 class ProtobufColumns:
-    """Decodes payloads of one message type. Not for several threads at once."""
+    """A decoder of the payloads of one message type into Arrow arrays. Not for several threads at once."""
 
     def __init__(self, message: MessageReader) -> None:
         """Raises a PayloadError for a type that is too large for a table."""
@@ -85,10 +92,11 @@ class ProtobufColumns:
         self._tables = _Tables(message)
 
     def decode(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
-        """The messages as ``arrow_type``, and bool[n]: which payloads are refused. Null and refused ones are
-        null.
+        """Decodes payloads into an array of ``arrow_type``, and marks those that it refuses.
 
-        payloads: binary[n]. starts: int64[n], the byte of a payload at which the message begins.
+        payloads: binary[n]. starts: int64[n], the byte of each payload at which the message begins.
+        Returns the array of n structs, null for null and for refused payloads, and bool[n], True for refused
+        ones.
         """
         return in_parts(self._decode, payloads, starts, len(self._tables.program.columns))
 
@@ -109,7 +117,7 @@ class ProtobufColumns:
         return masked(values, (begins >= 0) & ~failed), failed
 
     def plain(self, value: Any) -> Any:
-        """A canonical value as ``pa.array`` takes it for ``arrow_type``."""
+        """Converts canonical JSON to the Python value that ``pa.array`` takes for ``arrow_type``."""
         return plain_message(self._message, value, ())
 
 
@@ -123,7 +131,7 @@ def _check_size(message: MessageReader, above: tuple[MessageReader, ...], count:
 
 
 class _Tables:
-    """The tables of a message type. Columns of a scope lie one behind the other."""
+    """The tables of a message type, which the kernel follows. Columns of a scope lie one after the other."""
 
     def __init__(self, message: MessageReader) -> None:
         self.depth = 1
@@ -163,7 +171,10 @@ class _Tables:
         return found
 
     def _column(self, scope: int, default: int, counted: int = -1) -> int:
-        """A column, as scope and place in it: numbers are given once all are known."""
+        """Adds a column to a scope, and returns scope << 32 | its place in the scope.
+
+        Columns get their numbers once all are known. default: the number that it holds where nothing is set.
+        """
         self._columns[scope].append((default, counted))
         return scope << 32 | len(self._columns[scope]) - 1
 
@@ -204,7 +215,7 @@ class _Tables:
         )
 
     def rows(self, rows: int) -> k.Rows:
-        """Room for rows, and as many items of each repeated field."""
+        """Allocates empty columns for so many rows, and as many items of each repeated field."""
         room = np.full(len(self._columns), max(rows, _FIRST_ROOM), np.int64)
         ends = np.cumsum(self._sizes(room))
         values, count = np.empty(int(ends[-1]) if len(ends) else 0, np.int64), np.zeros_like(room)
@@ -212,7 +223,12 @@ class _Tables:
         return k.Rows(values, base, count, np.zeros_like(room), room, np.zeros(1, np.int64))
 
     def grown(self, rows: k.Rows) -> k.Rows:
-        """The same with twice the room for the scope that was full: its columns move behind the last one."""
+        """Returns the rows with twice the room for the scope that was full.
+
+        Its columns move after the last one.
+
+        Its columns move after the last one.
+        """
         scope = int(rows.need[0])
         columns, held = slice(*self.program.scopes[scope].tolist()), int(rows.count[scope])
         used = int((rows.base + self._sizes(rows.room)).max())
@@ -228,7 +244,7 @@ class _Tables:
         return rows._replace(values=values)
 
     def _sizes(self, room: np.ndarray) -> np.ndarray:
-        """The room of each column."""
+        """Returns the room of each column in values, from the room of each scope."""
         scopes = self.program.scopes
         return np.repeat(room, scopes[:, 1] - scopes[:, 0])
 
@@ -240,7 +256,7 @@ def _op(place: _Place) -> int:
 
 
 def _default(one: ProtobufField) -> int:
-    """The default of a column as the number that it holds."""
+    """Returns the default of a field as the 64-bit number that its column holds; 0 for texts and bytes."""
     if not isinstance(one.default, int | float):
         return 0
     if isinstance(one.default, float):
@@ -249,7 +265,10 @@ def _default(one: ProtobufField) -> int:
 
 
 class _Assembly:
-    """Arrow arrays over the filled columns. failed: bool[n], where payloads with keys twice are added."""
+    """Builds Arrow arrays over the filled columns.
+
+    failed: bool[n], to which it adds the payloads that have a key twice in a map.
+    """
 
     def __init__(self, rows: k.Rows, raw: np.ndarray, failed: np.ndarray) -> None:
         self._rows, self._raw, self._failed = rows, raw, failed
@@ -260,7 +279,10 @@ class _Assembly:
         return found
 
     def message(self, message: _Message, rows: int, roots: np.ndarray) -> pa.Array:
-        """A struct of n rows. roots: int64[n], the payload of each."""
+        """Returns a message as a struct array of n rows.
+
+        roots: int64[n], the payload that each row is from.
+        """
         arrays = [self._field(one, rows, roots) for one in message.places]
         target = arrow_type(message.reader)
         fields = [pa.field(one.name, made.type) for one, made in zip(target, arrays, strict=True)]
@@ -297,7 +319,7 @@ class _Assembly:
         self._failed[owners[order[1:][is_twice]]] = True
 
     def _one(self, place: _Place, rows: int, roots: np.ndarray) -> pa.Array:
-        """Values, or items."""
+        """Returns the values of a field, or the items of a repeated one, as an array of n rows."""
         if place.message is not None:
             return self.message(place.message, rows, roots)
         of = place.field
@@ -329,7 +351,7 @@ def _enum_names(of: ProtobufField, numbers: np.ndarray) -> pa.Array:
 
 
 def _numbers_as(kind: int, numbers: np.ndarray) -> pa.Array:
-    """The numbers of a column as their type."""
+    """Converts the 64-bit numbers of a column to the Arrow type of a scalar kind of Protobuf."""
     if kind == 8:
         return pa.array(numbers != 0)
     if kind in (4, 6):

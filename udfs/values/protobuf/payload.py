@@ -1,4 +1,4 @@
-"""Protobuf's wire format to canonical JSON, strictly, by descriptors (protobuf.dev, "Encoding").
+"""Decodes Protobuf's wire format to canonical JSON, strictly, by descriptors (protobuf.dev, "Encoding").
 
 A message descriptor becomes a table of its fields once. What the descriptor does not know, and a field of
 another wire type, is an unknown field and left out, as every Protobuf library does; the bytes themselves must
@@ -28,7 +28,11 @@ _U64 = (1 << 64) - 1
 
 
 def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """An unsigned varint of up to 64 bits, which ends before ``end``; the position behind it."""
+    """Reads an unsigned varint of up to 64 bits that ends before ``end``.
+
+    Returns it and the position after it.
+    Raises a PayloadError for one that is cut or longer than 10 bytes.
+    """
     value = shift = 0
     start = at
     while True:
@@ -83,7 +87,11 @@ _UNKNOWN_SYMBOL = -1  # in place of a field number: a closed enum had a number t
 
 @dataclass(eq=False)
 class ProtobufField:
-    """A field of a message, as the reader needs it. siblings: the other members of its oneof."""
+    """A field of a message, as the reader needs it.
+
+    siblings: numbers of the other members of its oneof. symbols: the names of an enum's numbers. is_closed:
+    whether the enum takes no other numbers.
+    """
 
     name: str
     kind: int
@@ -97,7 +105,7 @@ class ProtobufField:
     is_map: bool = False
 
     def canonical(self, value: Any) -> Any:
-        """One value of the field, in canonical JSON."""
+        """Converts one value of the field to canonical JSON."""
         if self.message is not None:
             return self.message.canonical(value)
         if self.kind == ENUM:
@@ -116,7 +124,7 @@ class ProtobufField:
 
 
 class MessageReader:
-    """Reads the messages of one descriptor."""
+    """A reader of the messages of one descriptor."""
 
     def __init__(self, descriptor: Any, made: dict[str, MessageReader] | None = None) -> None:
         made = {} if made is None else made
@@ -125,7 +133,7 @@ class MessageReader:
         self.fields = {one.number: _field(one, made) for one in descriptor.fields}
 
     def read(self, data: bytes) -> dict[str, Any]:
-        """The message, in canonical JSON. Raises a PayloadError."""
+        """Decodes a message to canonical JSON: a dict by field. Raises a PayloadError."""
         values: dict[int, Any] = {}
         self._read(values, data, 0, len(data), 0, None)
         return self.canonical(values)
@@ -224,7 +232,10 @@ class MessageReader:
 
 
 def _field(descriptor: Any, made: dict[str, MessageReader]) -> ProtobufField:
-    """A field's entry in the table of its message."""
+    """Builds the entry of a field in the table of its message.
+
+    made: the readers that exist, by the full name of their message.
+    """
     kind, message, enum = descriptor.type, descriptor.message_type, descriptor.enum_type
     default = b"" if kind == BYTES else descriptor.default_value if message is None else None
     found = ProtobufField(
@@ -252,7 +263,7 @@ def _siblings(descriptor: Any) -> tuple[int, ...]:
 
 
 def _is_entry(field_: Any, message: Any) -> bool:
-    """Whether a message is the entry of a map.
+    """Says whether a message is the entry of a map.
 
     Karapace writes the entry of a serialized descriptor out as a separate message, without its mark; no
     other message may have this name and these fields.
@@ -265,7 +276,7 @@ def _is_entry(field_: Any, message: Any) -> bool:
 
 
 def _tag(data: bytes, at: int, end: int) -> tuple[int, int, int]:
-    """Field number, wire type, and the position behind the tag."""
+    """Reads a tag, and returns field number, wire type and the position after it. Raises a PayloadError."""
     tag, behind = varint(data, at, end)
     number, wire = tag >> 3, tag & 7
     if wire > FIXED32:
@@ -283,7 +294,7 @@ def _length(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def texts(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The fields of a message that have a length: number and bytes, at the top level alone."""
+    """Yields (field number, bytes) of each field of a message that has a length, at the top level alone."""
     at = 0
     while at < len(data):
         number, wire, at = _tag(data, at, len(data))
@@ -318,7 +329,10 @@ def _packed(known: ProtobufField, values: list[Any], data: bytes, at: int, end: 
 
 
 def _skip(data: bytes, at: int, end: int, number: int, wire: int, depth: int) -> int:
-    """The position behind an unknown field."""
+    """Returns the position after an unknown field. Raises a PayloadError where it is cut or not well-formed.
+
+    Raises a PayloadError where it is cut or not well-formed.
+    """
     if wire == VARINT:
         at = varint(data, at, end)[1]
     elif wire == LENGTH:

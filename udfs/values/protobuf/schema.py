@@ -1,4 +1,4 @@
-"""Protobuf schemas: ``.proto`` text, or a serialized descriptor in Base64, to message descriptors.
+"""Parses Protobuf schemas, ``.proto`` text or serialized descriptors in Base64, to message descriptors.
 
 ``protoc`` (of grpcio-tools) compiles the text, with the schemas that it imports and Google's well-known
 types.
@@ -37,7 +37,7 @@ message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
 
 
 def parse(text: str, references: Iterable[tuple[str, str]] = ()) -> Any:
-    """The ``FileDescriptor`` of a schema.
+    """Parses a schema, and returns its ``FileDescriptor``.
 
     references: (name under which it is imported, text) of the schemas that it needs, directly or not. Raises
     a PayloadError (unreadable_schema) for a text that is no Protobuf schema.
@@ -72,7 +72,7 @@ def parse(text: str, references: Iterable[tuple[str, str]] = ()) -> Any:
 
 
 def _from_base64(text: str) -> Any:
-    """The descriptor that some clients register in place of text; None for text."""
+    """Parses the descriptor in Base64 that some clients register in place of text; returns None for text."""
     from google.protobuf import descriptor_pb2
     from google.protobuf.message import DecodeError
 
@@ -83,7 +83,7 @@ def _from_base64(text: str) -> Any:
 
 
 def _well_known(described: Any) -> list[Any]:
-    """The files of Google's that serialized descriptors import."""
+    """Returns the descriptors of Google's files that serialized descriptors import and do not bring."""
     from google.protobuf import descriptor_pb2
 
     names = {one for file in described.file for one in file.dependency} - {one.name for one in described.file}
@@ -95,7 +95,11 @@ def _well_known(described: Any) -> list[Any]:
 
 
 def _compiled(files: list[tuple[str, str]]) -> bytes:
-    """A serialized FileDescriptorSet of the last file and all that it imports."""
+    """Compiles files by ``protoc``.
+
+    Returns a serialized FileDescriptorSet of the last one and all it imports.
+    files: (name under which it is imported, text). Raises a ValueError with protoc's words.
+    """
     import grpc_tools
     from grpc_tools import protoc
 
@@ -119,7 +123,12 @@ def _compiled(files: list[tuple[str, str]]) -> bytes:
 
 
 def _common_protos() -> list[str]:
-    """Google's common types (``google/type``), where their package is installed."""
+    """Returns protoc's options for the folders of Google's common types.
+
+    None if their package is not installed.
+
+    None if their package is not installed.
+    """
     from importlib.util import find_spec
 
     found = find_spec("google.rpc")
@@ -140,7 +149,7 @@ def _quietly(errors: str, run: Any) -> int:
 
 
 def messages(among: Iterable[Any]) -> Iterator[Any]:
-    """Messages and all that are nested in them, without the entries of maps."""
+    """Yields messages and all that are nested in them, without the entries of maps."""
     for one in among:
         if not one.GetOptions().map_entry:
             yield one
@@ -148,7 +157,7 @@ def messages(among: Iterable[Any]) -> Iterator[Any]:
 
 
 def message_at(file: Any, index: Iterable[int]) -> Any:
-    """The message that a list of indexes names: of the file's messages, then of those nested in it.
+    """Returns the message that a list of indexes names: of the file's messages, then of those nested in it.
 
     Clients in Python and Go count the entry of a map, a nested message for ``protoc``, those in Java do not:
     an index that names an entry, of which no payload is, is Java's. Raises a PayloadError (invalid_index)

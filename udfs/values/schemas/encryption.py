@@ -125,7 +125,11 @@ class _Walk:
     def _of(
         self, node: Any, path: tuple[str, ...], name: str, root: Any, above: tuple[int, ...]
     ) -> Iterator[tuple[str, str, set[str]]]:
-        """name: of the record around it (Avro), or the path from $ (JSON Schema). root: of its document."""
+        """Yields what is encrypted at a node of a schema and below it.
+
+        name: of the record around the node (Avro), or the path from $ (JSON Schema). root: of the node's
+        document. above: the ids of the nodes around it, against circles.
+        """
         if isinstance(node, str):
             space = name.rpartition(".")[0]
             held = self._records.get(f"{space}.{node}" if space and "." not in node else node)

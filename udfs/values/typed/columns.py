@@ -143,9 +143,10 @@ class SideDecoder:
         infers: bool = False,
         fills: bool = False,
     ) -> None:
-        """infers: whether JSON becomes structs (``json.structs``); else it is text.
+        """Takes the payload reader of a topic's side, and the types that were learned before.
 
-        fills: whether what a version does not have gets the latest one's defaults (``defaults``).
+        infers: whether JSON becomes structs (``json.structs``); else it is text. fills: whether what a
+        version does not have gets the latest one's defaults (``defaults``).
         """
         self._reader, self._topic, self._side, self._plain = reader, topic, side, plain
         self._known: dict[tuple[int, str], tuple[str, ColumnReader] | None] = {}
@@ -262,7 +263,7 @@ class SideDecoder:
         return True
 
     def _compiled(self, schema: Schema, index: tuple[int, ...]) -> tuple[str, ColumnReader] | None:
-        """The label and the compiled reader of a schema; None where it can't be compiled.
+        """Returns the label and the compiled reader of a schema; None where it can't be compiled.
 
         index: of a message of Protobuf. What names none is not kept: there is no end of such lists.
         """
@@ -285,7 +286,7 @@ class SideDecoder:
         return self._label(schema, name), columns
 
     def _label(self, schema: Schema, name: str) -> str:
-        """The label of a schema's type: one for the versions of a subject, and for a record's name."""
+        """Returns the label of a schema's type: the same for all versions of a subject."""
         own_topic = schema.name == f"{self._topic}-{self._side}"
         own = own_topic or schema.name in (f"{self._topic}-{name}", name)
         place = (schema.name, name if schema.type == PROTOBUF or not own else "")

@@ -88,7 +88,10 @@ class TypedRecords:
         infers: bool = False,
         fills: bool = False,
     ) -> None:
-        """types, plain: what another one learned. infers, fills: see ``SideDecoder``."""
+        """Takes the schemas, and the types that another reader of the topic learned.
+
+        plain: the label of values without a schema that it learned. infers, fills: see ``SideDecoder``.
+        """
         self._infers, self._fills = infers, fills
         self._reader, self._topic, self.plain = PayloadReader(registry), topic, plain
         self._decoders: dict[str, SideDecoder] = {}

@@ -28,7 +28,10 @@ class TypedWriter:
     """
 
     def __init__(self, out: Any, schema: pa.Schema) -> None:
-        """schema: ``typed_schema``."""
+        """Opens the Parquet file.
+
+        schema: ``typed_schema``.
+        """
         written = in_memory(schema)
         leaves = [leaf for one in written for leaf in _leaves(one.name, one.type)]
         named = Counter(path for path, _ in leaves)  # JSON has names with dots: a.b, and b in a
