@@ -6,9 +6,12 @@ that drives a terminal, and is data to the program that reads it.
 
 from __future__ import annotations
 
+import base64
 import html
 import re
 import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from kafka_log_lake.pipelines.cli.terminal import printable
 
@@ -56,19 +59,39 @@ def _option(name: str, value: str) -> list[str]:
     return [f"{name}={value}"] if value.startswith("-") else [name, value]
 
 
-def csv_cell(text: str | None, is_data: bool = False) -> str:
-    r"""Returns a cell of RFC 4180: null is an empty cell, an empty text a quoted one.
+def csv_cell(value: str | bool | int | float | None, is_data: bool = False) -> str:
+    r"""Returns a cell of RFC 4180: null is an empty cell, an empty text a quoted one; truth is ``true``.
 
     A text that a spreadsheet would take for a formula gets an apostrophe before it. Controls other than tab
     and line breaks, and marks that turn the direction of writing, are escaped: ``\x1b``. is_data: the text is
     of a number or in Base64, and no formula, though it may begin like one.
     """
-    if text is None:
+    if value is None:
         return ""
-    text = _CONTROLS.sub(lambda one: one[0].encode("unicode_escape").decode(), text)
+    if not isinstance(value, str):
+        return str(value).lower()
+    text = _CONTROLS.sub(lambda one: one[0].encode("unicode_escape").decode(), value)
     if not is_data and _FORMULA.match(text) and not _NUMBER.fullmatch(text):
         text = f"'{text}"
     return text if text and not _QUOTED.search(text) else '"' + text.replace('"', '""') + '"'
+
+
+def base64_text(data: bytes | None) -> str | None:
+    """Returns bytes in Base64, as JSON has them; None for None."""
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def utf8_text(data: bytes | None) -> str | None:
+    """Decodes UTF-8; returns None for None and for other bytes."""
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def header_pairs(headers: Iterable[Mapping[str, Any]] | None) -> list[list[str | None]]:
+    """Returns the headers of a record as JSON has them: pairs of a name and a value in Base64."""
+    return [[one["key"], base64_text(one["value"])] for one in headers or ()]
 
 
 def json_line(line: str) -> str:

@@ -5,7 +5,6 @@ Fields are named as the columns of the tables ``batches``, ``records`` and ``qua
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kafka_log_lake.pipelines.cli.generated import base64_text, header_pairs
 from kafka_log_lake.pipelines.dump_log.log_text import Prints
 from kafka_log_lake.pipelines.dump_log.payloads import Parse
 from kafka_log_lake.udfs.arrow.batch_columns import batch_columns
@@ -85,8 +85,8 @@ def _batches(batches: np.ndarray) -> Iterator[Object]:
 def _records(records: pa.RecordBatch | None, parse: Parse | None) -> Iterator[Object]:
     for row in records.to_pylist() if records is not None else ():
         key, value = row["key"], row["value"]
-        row["headers"] = [[h["key"], _base64(h["value"])] for h in row["headers"] or ()]
-        row["key"], row["value"] = _base64(key), _base64(value)
+        row["headers"] = header_pairs(row["headers"])
+        row["key"], row["value"] = base64_text(key), base64_text(value)
         yield {"kind": "record", **row} | _parsed(parse, row["offset"], key, value, row["control_type"])
 
 
@@ -117,18 +117,14 @@ def _unproven(source: ByteSource, e: Any, limit: int, parse: Parse | None) -> It
                 "unproven": True,
                 "offset": record.offset,
                 "timestamp_ms": record.timestamp,
-                "key": _base64(key),
-                "value": _base64(value),
-                "headers": [[name.decode(errors="replace"), _base64(one)] for name, one in headers],
+                "key": base64_text(key),
+                "value": base64_text(value),
+                "headers": [[name.decode(errors="replace"), base64_text(one)] for name, one in headers],
                 "magic": int(e["magic"]),
                 "batch_position": int(e["position"]),
             } | _parsed(parse, record.offset, key, value)
     except Refused:
         return  # the damaged range that follows says why the batch is not read
-
-
-def _base64(value: bytes | None) -> str | None:
-    return None if value is None else base64.b64encode(value).decode()
 
 
 def _damage(damage: Damage) -> Object:

@@ -80,33 +80,51 @@ def remove_action(path: str, size: int, values: Mapping[str, str | None]) -> Rem
     )
 
 
-def append_rows(path: str, rows: pa.Table) -> None:
-    """Appends rows to a table in one commit, once.
+def commit_once(attempt: Callable[[], object], is_there: Callable[[], bool]) -> None:
+    """Makes a commit once, with further attempts where others come first.
 
-    A store may carry out a commit and lose its answer. deltalake would try again and append the rows twice,
-    so it is looked up first whose commit is there.
+    attempt: opens the table and makes the commit, without retries of deltalake, which would make it twice
+    where a store carries one out and loses its answer. is_there: returns whether that happened. Raises the
+    CommitFailedError of the last attempt.
     """
-    own = uuid.uuid4().hex
-    once = CommitProperties(custom_metadata={"append": own}, max_commit_retries=0)
-    for attempt in range(1, _ATTEMPTS + 1):
-        table = open_table(path)
-        entry = f"_delta_log/{table.version() + 1:020d}.json"
+    for number in range(1, _ATTEMPTS + 1):
         try:
-            commit(
-                table,
-                lambda delta: write_deltalake(
-                    delta, rows, mode="append", schema_mode="merge", commit_properties=once
-                ),
-            )
+            attempt()
             return
         except CommitFailedError:
-            system, folder = open_store(path)
-            # Without an entry no other commit came first, and what the table refuses is reported
-            with suppress(FileNotFoundError), system.open_input_stream(f"{folder}/{entry}") as log:
-                if own.encode() in log.read():
-                    return
-            if attempt == _ATTEMPTS:
+            if is_there():
+                return
+            if number == _ATTEMPTS:
                 raise
+
+
+def append_rows(path: str, rows: pa.Table) -> None:
+    """Appends rows to a table in one commit, once (``commit_once``)."""
+    own, version = uuid.uuid4().hex, 0
+    once = CommitProperties(custom_metadata={"append": own}, max_commit_retries=0)
+
+    def write(delta: DeltaTable) -> None:
+        write_deltalake(delta, rows, mode="append", schema_mode="merge", commit_properties=once)
+
+    def attempt() -> None:
+        nonlocal version
+        table = open_table(path)
+        version = table.version() + 1
+        commit(table, write)
+
+    def is_there() -> bool:
+        system, folder = open_store(path)
+        # Without an entry no other commit came first, and what the table refuses is reported
+        with suppress(FileNotFoundError), system.open_input_stream(log_entry(folder, version)) as log:
+            return own.encode() in log.read()
+        return False
+
+    commit_once(attempt, is_there)
+
+
+def log_entry(folder: str, version: int) -> str:
+    """Returns the path of a commit in the log of a table."""
+    return f"{folder}/_delta_log/{version:020d}.json"
 
 
 def read_rows(

@@ -40,9 +40,8 @@ from kafka_log_lake.pipelines.tasks.accounts import of_tail
 from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange
 from kafka_log_lake.pipelines.typed.schemas import registry_reader
 from kafka_log_lake.udfs.batches.account import END, SEGMENT, START, Unseen
-from kafka_log_lake.udfs.batches.committed import OUTCOMES
 from kafka_log_lake.udfs.batches.log_start import LogStart
-from kafka_log_lake.udfs.batches.transactions import TRANSACTION
+from kafka_log_lake.udfs.batches.transactions import OUTCOMES, TRANSACTION
 from kafka_log_lake.udfs.compute import pc
 from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS
 from kafka_log_lake.udfs.values.schemas.registry import Registry

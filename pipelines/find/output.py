@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -10,7 +9,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from kafka_log_lake.pipelines.cli.generated import csv_cell
+from kafka_log_lake.pipelines.cli.generated import base64_text, csv_cell, header_pairs, utf8_text
 from kafka_log_lake.pipelines.cli.terminal import (
     aligned,
     counted_noun,
@@ -75,22 +74,10 @@ def rows(matches: pa.RecordBatch, more: MoreFields | None = None) -> Iterator[di
     """Yields matches as dicts for JSON: bytes as Base64, headers as pairs."""
     for row in matches.select(fields(matches)).to_pylist():
         others = more(row) if more is not None else {}
-        others = {"key_text": _utf8(row["key"]), "value_text": _utf8(row["value"])} | others
-        row["key"], row["value"] = _base64(row["key"]), _base64(row["value"])
-        row["headers"] = [[one["key"], _base64(one["value"])] for one in row["headers"] or ()]
+        others = {"key_text": utf8_text(row["key"]), "value_text": utf8_text(row["value"])} | others
+        row["key"], row["value"] = base64_text(row["key"]), base64_text(row["value"])
+        row["headers"] = header_pairs(row["headers"])
         yield row | others
-
-
-def _base64(value: bytes | None) -> str | None:
-    return None if value is None else base64.b64encode(value).decode()
-
-
-def _utf8(value: bytes | None) -> str | None:
-    """Decodes UTF-8; None for null and for other bytes."""
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def json_lines(matches: pa.RecordBatch, more: MoreFields | None = None) -> Iterator[str]:
@@ -103,13 +90,7 @@ def csv_lines(matches: pa.RecordBatch) -> Iterator[str]:
     for row in rows(matches):
         row["headers"] = json.dumps(row["headers"])
         del row["key_text"], row["value_text"]
-        yield ",".join(_csv_cell(name, value) for name, value in row.items())
-
-
-def _csv_cell(name: str, value: Any) -> str:
-    if value is None or isinstance(value, str):
-        return csv_cell(value, is_data=name in _BASE64)
-    return csv_cell(str(value).lower(), is_data=True)
+        yield ",".join(csv_cell(value, is_data=name in _BASE64) for name, value in row.items())
 
 
 def writer_of(kind: str, schema: pa.Schema, more: MoreFields | None) -> Write:

@@ -32,7 +32,7 @@ from kafka_log_lake.pipelines.find.conditions import (
 )
 from kafka_log_lake.pipelines.find.segment_search import Criteria
 from kafka_log_lake.udfs.batches.account import SEGMENT, WRONG_BASE
-from kafka_log_lake.udfs.batches.committed import ABORTED, COMMITTED, OPEN
+from kafka_log_lake.udfs.batches.transactions import ABORTED, COMMITTED, OPEN
 from kafka_log_lake.udfs.decoder.decoded import Bounds
 from kafka_log_lake.udfs.storage.regular_file import read_regular
 

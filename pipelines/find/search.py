@@ -60,9 +60,9 @@ from kafka_log_lake.pipelines.tasks.pool import ALONE_BYTES
 from kafka_log_lake.pipelines.tasks.scanned_log import missing_of
 from kafka_log_lake.pipelines.tasks.slice_scan import SliceScan
 from kafka_log_lake.udfs.batches.account import NO_WITNESSES, WRONG_BASE, Unseen, Witnesses
-from kafka_log_lake.udfs.batches.committed import OPEN, Outcomes
+from kafka_log_lake.udfs.batches.committed import Outcomes
 from kafka_log_lake.udfs.batches.log_start import LogStart
-from kafka_log_lake.udfs.batches.transactions import of_one_log
+from kafka_log_lake.udfs.batches.transactions import OPEN, of_one_log
 
 if TYPE_CHECKING:
     from kafka_log_lake.udfs.values.schemas.registry import Registry

@@ -24,10 +24,10 @@ from kafka_log_lake.pipelines.tasks.slice_scan import (
     TransactionCollector,
     read_slice,
 )
-from kafka_log_lake.udfs.batches.committed import COMMITTED, OPEN, Delivery, Outcomes, delivery
+from kafka_log_lake.udfs.batches.committed import Delivery, Outcomes, delivery
 from kafka_log_lake.udfs.batches.log_start import LogStart
 from kafka_log_lake.udfs.batches.offsets import NO_LIMIT
-from kafka_log_lake.udfs.batches.transactions import TRANSACTION
+from kafka_log_lake.udfs.batches.transactions import COMMITTED, OPEN, TRANSACTION
 from kafka_log_lake.udfs.compute import pc
 from kafka_log_lake.udfs.decoder.decoded import Group, Range
 from kafka_log_lake.udfs.decoder.resync import Resynchronizer

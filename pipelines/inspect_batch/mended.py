@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import numpy as np
 
+from kafka_log_lake.pipelines.cli.generated import base64_text, header_pairs, utf8_text
 from kafka_log_lake.pipelines.inspect_batch.fields import shown_bytes
 from kafka_log_lake.udfs.decoder.decoded import Range
 from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
@@ -41,11 +41,11 @@ def as_json(record: dict[str, Any]) -> dict[str, Any]:
         "mended": True,
         "offset": record["offset"],
         "timestamp_ms": record["timestamp_ms"],
-        "key": _base64(key),
-        "value": _base64(value),
-        "key_text": _text(key),
-        "value_text": _text(value),
-        "headers": [[one["key"], _base64(one["value"])] for one in record["headers"] or ()],
+        "key": base64_text(key),
+        "value": base64_text(value),
+        "key_text": utf8_text(key),
+        "value_text": utf8_text(value),
+        "headers": header_pairs(record["headers"]),
         "control_type": record["control_type"],
     }
 
@@ -60,14 +60,3 @@ def as_text(record: dict[str, Any]) -> str:
     return f"mended  offset {record['offset']}  key {key}  value {value}" + (
         f"  headers {headers}" if headers else ""
     )
-
-
-def _base64(value: bytes | None) -> str | None:
-    return None if value is None else base64.b64encode(value).decode()
-
-
-def _text(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None

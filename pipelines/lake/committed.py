@@ -26,12 +26,19 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from kafka_log_lake.pipelines.cli.errors import RunFailed, one_line
 from kafka_log_lake.pipelines.cli.settings import Settings
-from kafka_log_lake.pipelines.engine.delta import add_action, commit, patiently, remove_action
+from kafka_log_lake.pipelines.engine.delta import (
+    add_action,
+    commit,
+    commit_once,
+    log_entry,
+    patiently,
+    remove_action,
+)
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.lake.address import MissingTable, lake_table, table_path
 from kafka_log_lake.pipelines.lake.create import add_rows, replace_rows
@@ -53,7 +60,6 @@ from kafka_log_lake.udfs.spark.stages import stage
 
 DECODED = (schema.RECORDS, schema.BATCHES, schema.QUARANTINE)
 _RUNS_PER_LEASE = 1_000_000
-_ATTEMPTS = 15
 _IN_DRIVER = 64 << 20  # bytes of files that are not worth a task
 _THREADS = 4
 
@@ -170,25 +176,22 @@ class CommittedTables:
         a local lake, both are called again with what is there now: what ``write`` removes may have been
         written again.
         """
-        for attempt in range(1, _ATTEMPTS + 1):
+
+        def attempt() -> None:
             delta = self._open(table.name)
-            try:
-                prepare(delta)
-                version = delta.version() + 1
-                has_committed = commit(delta, write)
-                if self._lease is not None and has_committed is not False and delta.version() != version:
-                    patiently(partial(delta.load_as_version, version))
-                return
-            except (DeltaError, OSError) as error:
-                if self._lease is not None:
-                    self._check_made(table, intent, error)
-                    return
-                if not isinstance(error, CommitFailedError):
-                    raise
-                if self.committed(table.name) == intent.version:
-                    return
-                if attempt == _ATTEMPTS:
-                    raise
+            prepare(delta)
+            version = delta.version() + 1
+            has_committed = commit(delta, write)
+            if self._lease is not None and has_committed is not False and delta.version() != version:
+                patiently(partial(delta.load_as_version, version))
+
+        if self._lease is None:
+            commit_once(attempt, lambda: self.committed(table.name) == intent.version)
+            return
+        try:
+            attempt()
+        except (DeltaError, OSError) as error:
+            self._check_made(table, intent, error)
 
     def _check_made(self, table: Table, intent: Intent, error: Exception) -> None:
         """Raises a RunFailed unless the run's commit is there, after an attempt at it that ended in an error.
@@ -217,8 +220,8 @@ class CommittedTables:
         if self._lease is None:
             return
         self._lease.check()
-        published = f"{self._publishing.name}/_delta_log"
-        following = f"{published}/{self._open(self._publishing.name).version() + 1:020d}.json"
+        name = self._publishing.name
+        following = log_entry(name, self._open(name).version() + 1)
         if self.intents.holds([following]) or self.intents.paths():
             raise self._not_alone()
 

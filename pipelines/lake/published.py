@@ -22,7 +22,7 @@ from deltalake.exceptions import DeltaError
 
 from kafka_log_lake.pipelines.cli import values
 from kafka_log_lake.pipelines.cli.errors import UserError, one_line
-from kafka_log_lake.pipelines.engine.delta import data_files, open_table, patiently
+from kafka_log_lake.pipelines.engine.delta import data_files, log_entry, open_table, patiently
 from kafka_log_lake.pipelines.lake.address import MissingTable, lake_table, reading, table_path
 from kafka_log_lake.udfs.format.report_tables import REPORT_TABLES
 from kafka_log_lake.udfs.format.schema import RAW_SEGMENTS, SEGMENTS, TABLES
@@ -139,7 +139,7 @@ def history(address: str, name: str, newest: int, than: int = -1) -> Iterator[Co
     system, folder = open_store(table_path(address, name))
     for version in range(newest, than, -1):
         try:
-            with system.open_input_stream(f"{folder}/_delta_log/{version:020d}.json") as file:
+            with system.open_input_stream(log_entry(folder, version)) as file:
                 lines = file.read().splitlines()
         except FileNotFoundError:
             return

@@ -51,7 +51,7 @@ def write_report(done: Recovered, folder: str, lake: str | None) -> None:
 
 
 def _csv_cell(value: Any) -> str:
-    return csv_cell(None if value is None else _cell(value), is_data=isinstance(value, int | float))
+    return csv_cell(value if value is None or isinstance(value, int | float) else _cell(value))
 
 
 def _cell(value: Any) -> str:

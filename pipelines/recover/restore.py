@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -23,7 +22,13 @@ from typing import Any, NamedTuple, TextIO
 import duckdb
 import pyarrow as pa
 
-from kafka_log_lake.pipelines.cli.generated import command_line, comment, shell_word
+from kafka_log_lake.pipelines.cli.generated import (
+    base64_text,
+    command_line,
+    comment,
+    header_pairs,
+    shell_word,
+)
 from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.cli.values import is_topic_name
 from kafka_log_lake.pipelines.listing.cluster_state import ClusterState
@@ -292,9 +297,6 @@ def _text(data: bytes | None, separators: str) -> str:
 
 
 def _json(row: dict[str, Any]) -> str:
-    def encoded(data: bytes | None) -> str | None:
-        return None if data is None else b64encode(data).decode()
-
-    headers = [[one["key"], encoded(one["value"])] for one in row["headers"] or ()]
     own = {name: row[name] for name in ("topic", "offset")}
-    return json.dumps({**own, "key": encoded(row["key"]), "value": encoded(row["value"]), "headers": headers})
+    encoded = {name: base64_text(row[name]) for name in ("key", "value")}
+    return json.dumps({**own, **encoded, "headers": header_pairs(row["headers"])})

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from kafka_log_lake.pipelines.rules.files import LOG, Files
 from kafka_log_lake.pipelines.rules.offsets import places_before
-from kafka_log_lake.udfs.batches.transactions import EVENT, transactions
+from kafka_log_lake.udfs.batches.transactions import EVENT, OUTCOMES, transactions
 from kafka_log_lake.udfs.format import layout as f
 
 # Columns of the sound transactional batches, and of quarantine, that decide
@@ -17,7 +17,6 @@ BATCH_COLUMNS = (
     *("is_control", "control_type", "coordinator_epoch"),
 )
 _MARKERS = {"ABORT": f.CONTROL_ABORT, "COMMIT": f.CONTROL_COMMIT}
-_OUTCOMES = {f.NO_CONTROL: "open", f.CONTROL_ABORT: "aborted", f.CONTROL_COMMIT: "committed"}
 
 
 def transactions_of(files: Files, batches: pa.Table, quarantine: pa.Table) -> pa.Table:
@@ -64,8 +63,8 @@ def _events(files: Files, batches: pa.Table, file: np.ndarray) -> np.ndarray:
 
 def _rows(files: Files, found: np.ndarray) -> pa.Table:
     logs = files.logs.take(pa.array(found["log"]))
-    codes = np.array(sorted(_OUTCOMES), dtype=np.int16)
-    outcomes = pa.array([_OUTCOMES[code] for code in codes.tolist()])
+    codes = np.array(sorted(OUTCOMES), dtype=np.int16)
+    outcomes = pa.array([OUTCOMES[code] for code in codes.tolist()])
     outcome = outcomes.take(pa.array(np.searchsorted(codes, found["control_type"])))
     no_data, is_open = ~found["has_data"], found["control_type"] == f.NO_CONTROL
     return pa.table(

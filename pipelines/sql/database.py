@@ -30,10 +30,10 @@ from kafka_log_lake.pipelines.lake.address import open_lake, open_log, reading, 
 from kafka_log_lake.pipelines.lake.published import published_tables
 from kafka_log_lake.pipelines.sql.functions import create_functions, create_typed_functions
 from kafka_log_lake.pipelines.sql.statements import creations
-from kafka_log_lake.pipelines.sql.types import duckdb_type, no_rows, quoted
+from kafka_log_lake.pipelines.sql.types import duckdb_type, quoted
 from kafka_log_lake.pipelines.typed.schemas import registry_reader
 from kafka_log_lake.pipelines.typed.tables import TypedTable, typed_tables
-from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, needed_names
+from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, needed_names, no_rows
 from kafka_log_lake.udfs.format.hive import NULL
 from kafka_log_lake.udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES, SCHEMAS
 from kafka_log_lake.udfs.format.schema import TABLES, Table
@@ -161,7 +161,7 @@ def _database(
             database.unregister("rows")
             continue
         if not table.files:
-            rows = no_rows(table.declared.columns)
+            rows = no_rows(table.declared.columns, quoted, duckdb_type)
         elif is_object_store(address):
             database.register(f"rows_of_{name}", _dataset(table_path(address, name), table))
             rows = _columns(table.declared, f"rows_of_{name}")

@@ -15,8 +15,8 @@ import duckdb
 
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.values import is_utf8
-from kafka_log_lake.pipelines.sql.types import duckdb_type, no_rows
-from kafka_log_lake.pipelines.views.declared import View
+from kafka_log_lake.pipelines.sql.types import duckdb_type, quoted
+from kafka_log_lake.pipelines.views.declared import View, no_rows
 
 # What begins the number of an OFFSET clause: OFFSET 5, OFFSET (1 + 1), OFFSET ?, OFFSET $1
 _BEGINS_NUMBER = frozenset("0123456789(?$")
@@ -139,7 +139,7 @@ def creations(views: Sequence[View]) -> Iterator[str]:
     last one gets its SELECT first, over empty views: a fifth of the time.
     """
     for view in views:
-        yield from _statements(view, no_rows(view.columns))
+        yield from _statements(view, no_rows(view.columns, quoted, duckdb_type))
     for view in reversed(views):
         yield from _statements(view, _select(view))
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-
-from kafka_log_lake.udfs.format.schema import Column
 
 _NAMES = {
     "string": "VARCHAR",
@@ -32,12 +29,6 @@ def duckdb_type(ddl: str) -> str:
         return f"MAP({duckdb_type(inner[0])}, {duckdb_type(inner[1])})"
     fields = (part.replace("`", "").partition(":") for part in inner)
     return "STRUCT(" + ", ".join(f'"{name.strip()}" {duckdb_type(of)}' for name, _, of in fields) + ")"
-
-
-def no_rows(columns: Iterable[Column]) -> str:
-    """Returns a SELECT of these columns without a row."""
-    nulls = ", ".join(f'CAST(NULL AS {duckdb_type(one.sql_type)}) AS "{one.name}"' for one in columns)
-    return f"SELECT {nulls} WHERE false"
 
 
 def _parts(text: str) -> list[str]:

@@ -22,7 +22,7 @@ A file is written once, in the SQL that both engines run:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from importlib import resources
@@ -157,6 +157,23 @@ def _read_all() -> tuple[View, ...]:
 
 SESSION_VIEWS = _read_all()
 VIEWS = tuple(view for view in SESSION_VIEWS if not view.in_session_only)
+
+
+def null_column(
+    column: Column, quoted: Callable[[str], str] = sql_name, type_name: Callable[[str], str] = str
+) -> str:
+    """Returns the SQL of a column of nulls. quoted, type_name: an engine's form of a name and of a type."""
+    return f"CAST(NULL AS {type_name(column.sql_type)}) AS {quoted(column.name)}"
+
+
+def no_rows(
+    columns: Iterable[Column],
+    quoted: Callable[[str], str] = sql_name,
+    type_name: Callable[[str], str] = str,
+) -> str:
+    """Returns a SELECT of these columns without a row. quoted, type_name: see ``null_column``."""
+    nulls = ", ".join(null_column(column, quoted, type_name) for column in columns)
+    return f"SELECT {nulls} WHERE false"
 
 
 def needed_names(statement: str, tables: Iterable[str]) -> set[str]:

@@ -33,7 +33,14 @@ from kafka_log_lake.pipelines.lake.address import (
 from kafka_log_lake.pipelines.lake.create import create_table
 from kafka_log_lake.pipelines.lake.published import published_tables
 from kafka_log_lake.pipelines.listing.hadoop import default_scheme, open_to_spark
-from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, VIEWS, View, needed_names
+from kafka_log_lake.pipelines.views.declared import (
+    SESSION_VIEWS,
+    VIEWS,
+    View,
+    needed_names,
+    no_rows,
+    null_column,
+)
 from kafka_log_lake.pipelines.views.functions import (
     register_functions,
     register_internal_topics,
@@ -41,7 +48,7 @@ from kafka_log_lake.pipelines.views.functions import (
 )
 from kafka_log_lake.udfs.format.index_tables import INDEX_TABLES
 from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS, READ_BY_VIEWS, REPORT_TABLES
-from kafka_log_lake.udfs.format.schema import QUARANTINE, SEGMENTS, TABLES, TRANSACTIONS, Column
+from kafka_log_lake.udfs.format.schema import QUARANTINE, SEGMENTS, TABLES, TRANSACTIONS
 from kafka_log_lake.udfs.functions.typed import PAYLOAD
 
 _VIEWS_PROPERTY = "kafka_log_lake.views"
@@ -85,7 +92,7 @@ def permanent_views(begin: str) -> Iterator[str]:
 
 
 def _permanent(view: View, begin: str) -> Iterator[str]:
-    empty = {one.name: _no_rows(one.columns) for one in SESSION_VIEWS if one.in_session_only}
+    empty = {one.name: no_rows(one.columns) for one in SESSION_VIEWS if one.in_session_only}
     select = re.sub(rf"\b(FROM|JOIN) ({_READ})\b", rf"\1 {begin}\2", view.select)
     select = re.sub(
         rf"\b(FROM|JOIN) ({'|'.join(empty)})\b", lambda found: f"{found[1]} ({empty[found[2]]})", select
@@ -143,16 +150,6 @@ def _without_python(select: str) -> str:
     return re.sub(r"kafka_payload\([^()]*\)", null, select)
 
 
-def _no_rows(columns: Iterable[Column]) -> str:
-    """Returns a SELECT of these columns without a row."""
-    nulls = ", ".join(map(_null_column, columns))
-    return f"SELECT {nulls} WHERE false"
-
-
-def _null_column(column: Column) -> str:
-    return f"CAST(NULL AS {column.sql_type}) AS {sql_name(column.name)}"
-
-
 # A view then keeps the plan that it was created with: else Spark parses and analyzes every view below it
 # again for each view that reads it, which takes four times as long. A WITH that is put in its place at once
 # need not be put there for the check of each view above: a quarter of the rest
@@ -178,7 +175,7 @@ def _create_table_view(spark: SparkSession, address: str, name: str, table: Delt
     """
     there = {field.name for field in table.schema().fields}
     declared = _READ_BY_VIEWS[name].columns if name in _READ_BY_VIEWS else ()
-    added = "".join(f", {_null_column(column)}" for column in declared if column.name not in there)
+    added = "".join(f", {null_column(column)}" for column in declared if column.name not in there)
     rows = few_rows(table, _HELD[name]) if name in _HELD and not live and not added else None
     if rows is not None:
         schema = StructType.fromJson(json.loads(table.schema().to_json()))
@@ -218,7 +215,7 @@ def register_views(
         _create_table_view(spark, address, name, tables[name], live)
     for missing in READ_BY_VIEWS:
         if missing.name in needed - tables.keys():
-            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {missing.name} AS {_no_rows(missing.columns)}")
+            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {missing.name} AS {no_rows(missing.columns)}")
     text = "\n".join([statement, *(view.select for view in views)]) if statement else ""
     register_functions(spark, text)
     register_internal_topics(spark, text)
@@ -234,7 +231,7 @@ def _planned(view: View, tables: Collection[str]) -> View:
     """
     if view.name != "index_report" or any(table.name in tables for table in INDEX_TABLES):
         return view
-    return replace(view, select=_no_rows(view.columns))
+    return replace(view, select=no_rows(view.columns))
 
 
 def _create(spark: SparkSession, creation: str) -> None:

@@ -20,7 +20,14 @@ import pyarrow as pa
 from kafka_log_lake.udfs.batches.log_start import LogStart
 from kafka_log_lake.udfs.batches.noted_start import log_start_of
 from kafka_log_lake.udfs.batches.offsets import NO_LIMIT
-from kafka_log_lake.udfs.batches.transactions import EVENT, events_of, of_one_log, transactional_batches
+from kafka_log_lake.udfs.batches.transactions import (
+    EVENT,
+    OPEN,
+    OUTCOMES,
+    events_of,
+    of_one_log,
+    transactional_batches,
+)
 from kafka_log_lake.udfs.compute import pc
 from kafka_log_lake.udfs.decoder.decoded import Range
 from kafka_log_lake.udfs.decoder.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES, SegmentDecoder
@@ -30,9 +37,6 @@ from kafka_log_lake.udfs.storage.byte_source import FileSource
 
 # The columns of ``records`` that decide
 COLUMNS = ("offset", "producer_id", "is_transactional", "is_control")
-
-COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
-OUTCOMES = {f.CONTROL_COMMIT: COMMITTED, f.CONTROL_ABORT: ABORTED, f.NO_CONTROL: OPEN}
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ import numpy as np
 from kafka_log_lake.udfs.batches.offsets import RUN, misplaced
 from kafka_log_lake.udfs.format import layout as f
 
+COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
+# By the type of the marker
+OUTCOMES = {f.CONTROL_COMMIT: COMMITTED, f.CONTROL_ABORT: ABORTED, f.NO_CONTROL: OPEN}
 # A sound transactional data batch, consecutive ones of one producer and epoch, or a marker
 EVENT = np.dtype(
     [
