@@ -19,9 +19,8 @@ from deltalake import DeltaTable
 
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import CostSettings
-from kafka_log_lake.pipelines.engine.delta import is_plain, open_if_there, read_rows, sql_literal
+from kafka_log_lake.pipelines.engine.delta import open_if_there, read_rows, sql_literal
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
-from kafka_log_lake.pipelines.format_report.engines import Engine, OnDuckDB, OnSpark
 from kafka_log_lake.pipelines.format_report.measure import (
     Compressed,
     Key,
@@ -30,6 +29,8 @@ from kafka_log_lake.pipelines.format_report.measure import (
     numbered,
     parts_of,
 )
+from kafka_log_lake.pipelines.format_report.stages import BATCHINGS
+from kafka_log_lake.pipelines.format_report.statements import Statements
 from kafka_log_lake.pipelines.lake.address import open_lake, table_path
 from kafka_log_lake.pipelines.lake.create import add_rows
 from kafka_log_lake.pipelines.lake.published import published_tables
@@ -39,7 +40,6 @@ from kafka_log_lake.udfs.format.levels import parse_levels
 from kafka_log_lake.udfs.format.report_tables import FORMAT_SAVINGS
 from kafka_log_lake.udfs.format.schema import SEGMENTS
 from kafka_log_lake.udfs.format.sizes import V0_OVERHEAD, V1_OVERHEAD, V2_OVERHEAD, Sizes
-from kafka_log_lake.udfs.spark.format_sizes import BATCHINGS
 
 STORED, CONTROL, V0, V1, V2, V3 = "stored", "control", "v0", "v1", "v2", "v3_proposal"
 GB = 1_000_000_000
@@ -101,13 +101,10 @@ def run(on_demand: SparkOnDemand, settings: CostSettings) -> Report:
         return Report(address, latest.column("run_id")[0].as_py(), False, latest)
     began, run_id = datetime.now(UTC), uuid.uuid4().hex
     levels = parse_levels(settings.codec_levels)
-    segments, parts = numbered(ledger), parts_of(settings.sample_batches)
-    engine: Engine
-    if on_demand.is_plain and all(map(is_plain, tables.values())):
-        engine = OnDuckDB(address, tables, segments, parts)
-    else:
-        engine = OnSpark(on_demand.checked_spark, address, tables, segments, parts)
-    found = measure(engine, segments, levels)
+    segments = numbered(ledger)
+    found = measure(
+        Statements(address, tables, segments, parts_of(settings.sample_batches)), segments, levels
+    )
     if not found:
         raise UserError(f"no sound batches to report on in {settings.lake}")
     shared: dict[str, Any] = {"run_id": run_id, "created_at": began, "inputs": inputs}

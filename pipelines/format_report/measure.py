@@ -1,7 +1,5 @@
 """Measures the bytes of a lake's data batches in each format: sums by topic, partition and magic.
 
-DuckDB reads the tables in this process, or Spark where there is a session, by the same SQL and stages.
-
 Only batches with status ok or suspect count, in segments of the given ledger. ``records`` is read
 twice: once for lengths, offsets and timestamps of all records, once for whole records of the sampled batches.
 """
@@ -14,19 +12,17 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from kafka_log_lake.pipelines.cli.errors import RunFailed
-from kafka_log_lake.pipelines.format_report.engines import Engine
-from kafka_log_lake.pipelines.rules import COUNTED
-from kafka_log_lake.udfs.format.levels import CodecLevel
-from kafka_log_lake.udfs.format.sizes import V2_OVERHEAD, V3_FIXED_OVERHEAD, VARINT_BOUNDS, Sizes
-from kafka_log_lake.udfs.spark.format_sizes import (
-    COMPRESSED_DDL,
+from kafka_log_lake.pipelines.format_report.stages import (
     MOST_BYTES,
     SAMPLED_COLUMNS,
     SIZED_COLUMNS,
-    SIZES_DDL,
     recompress,
     size_records,
 )
+from kafka_log_lake.pipelines.format_report.statements import Statements
+from kafka_log_lake.pipelines.rules import COUNTED
+from kafka_log_lake.udfs.format.levels import CodecLevel
+from kafka_log_lake.udfs.format.sizes import V2_OVERHEAD, V3_FIXED_OVERHEAD, VARINT_BOUNDS, Sizes
 
 Key = tuple[str, int, int]  # topic, partition, magic
 
@@ -59,7 +55,7 @@ _HEADER = " + ".join(_sized_sql(one) for one in ("bit_length(h.key) / 8", "octet
 _OF_WHOLE = """JOIN {{ledger}} s ON s.topic = {0}.topic AND s.partition = {0}.partition
   AND s.segment = {0}.segment"""
 
-_SOUND_BATCHES = f"""SELECT /*+ BROADCAST(s) */ b.*
+_SOUND_BATCHES = f"""SELECT b.*
 FROM {{batches}} b {_OF_WHOLE.format("b")}
 WHERE {COUNTED}"""
 
@@ -72,13 +68,13 @@ _STORED = f"""SELECT topic, partition, magic, is_control,
     + {_delta_sql("max_timestamp_ms", "base_timestamp_ms")}) AS BIGINT) AS v3_headers
 FROM {{sound}} GROUP BY ALL"""
 
-_SIZED = f"""SELECT /*+ BROADCAST(s) */ s.number AS segment, r.magic, r.batch_position, r.offset,
-  r.timestamp_ms, {_CONTENT} AS content, transform(r.headers, h -> {_HEADER}) AS header_sizes, r.size_bytes
+_SIZED = f"""SELECT s.number AS segment, r.magic, r.batch_position, r."offset",
+  r.timestamp_ms, {_CONTENT} AS content, list_transform(r.headers, lambda h: {_HEADER}) AS header_sizes,
+  r.size_bytes
 FROM {{records}} r {_OF_WHOLE.format("r")}
 WHERE NOT r.is_control"""
 
-# Evenly spread: of n batches the k-th is taken where k * size / n passes a whole number (with % alone, as
-# Spark and DuckDB divide whole numbers by other operators)
+# Evenly spread: of n batches the k-th is taken where k * size / n passes a whole number
 _SAMPLE = """SELECT topic, partition, segment, position FROM (
   SELECT topic, partition, segment, position,
     count(*) OVER (PARTITION BY topic, partition, magic) AS n,
@@ -87,8 +83,8 @@ _SAMPLE = """SELECT topic, partition, segment, position FROM (
 WHERE k * {size} % n < {size}"""
 
 _SAMPLED = f"""SELECT * FROM (
-  SELECT /*+ BROADCAST(s) */ {", ".join(f"r.{name}" for name in SAMPLED_COLUMNS)},
-    row_number() OVER (PARTITION BY r.segment, r.batch_position ORDER BY r.offset) AS record
+  SELECT {", ".join(f'r."{name}"' for name in SAMPLED_COLUMNS)},
+    row_number() OVER (PARTITION BY r.segment, r.batch_position ORDER BY r."offset") AS record
   FROM {{records}} r JOIN {{sample}} s ON s.topic = r.topic AND s.partition = r.partition
     AND s.segment = r.segment AND s.position = r.batch_position
   WHERE r.size_bytes <= {MOST_BYTES})
@@ -131,7 +127,7 @@ class Measured:
 
 
 def parts_of(sample_batches: int) -> dict[str, str | int]:
-    """Returns the parts that the statements name in braces (see ``engines``)."""
+    """Returns the parts that the statements name in braces (see ``Statements``)."""
     return {"sound": _SOUND_BATCHES, "size": sample_batches, "sample": _SAMPLE}
 
 
@@ -140,15 +136,15 @@ def numbered(ledger: pa.Table) -> pa.Table:
     return ledger.append_column("number", pa.array(range(ledger.num_rows), pa.int32()))
 
 
-def measure(engine: Engine, ledger: pa.Table, levels: Sequence[CodecLevel]) -> dict[Key, Measured]:
+def measure(statements: Statements, ledger: pa.Table, levels: Sequence[CodecLevel]) -> dict[Key, Measured]:
     """Returns the sums by topic, partition and magic. ledger: rows of ``segments``, as from ``numbered``.
 
     levels: codecs to try. Raises a RunFailed if ``records`` and ``batches`` count different records.
     """
     changed = RunFailed("a job changed the lake while the report read it: run the report again")
-    found = _stored(engine)
+    found = _stored(statements)
     places = ledger.select(["topic", "partition"]).to_pylist()
-    sized = engine.staged(_SIZED, SIZED_COLUMNS[:4], 1, size_records, SIZES_DDL)
+    sized = statements.staged(_SIZED, SIZED_COLUMNS[:4], size_records)
     for row in sized.to_pylist():
         key = (*places[row.pop("segment")].values(), row.pop("magic"))
         if key not in found:
@@ -157,7 +153,7 @@ def measure(engine: Engine, ledger: pa.Table, levels: Sequence[CodecLevel]) -> d
     if any(one.records != one.sizes.get(None, Sizes()).records for one in found.values()):
         raise changed
     order = ("segment", "batch_position", "offset")
-    compressed = engine.staged(_SAMPLED, order, 2, recompress(levels), COMPRESSED_DDL)
+    compressed = statements.staged(_SAMPLED, order, recompress(levels))
     sums = [(name, "sum") for name in ("batches", "bytes_in", "bytes_out", "seconds")]
     keys = [name for name in compressed.column_names if (name, "sum") not in sums]
     for row in compressed.group_by(keys).aggregate(sums).to_pylist():
@@ -167,10 +163,10 @@ def measure(engine: Engine, ledger: pa.Table, levels: Sequence[CodecLevel]) -> d
     return found
 
 
-def _stored(engine: Engine) -> dict[Key, Measured]:
+def _stored(statements: Statements) -> dict[Key, Measured]:
     """Returns the sums over ``batches``; for magic 2 also the sizes of the headers as V2 and V3."""
     found: dict[Key, Measured] = {}
-    for row in engine.rows(_STORED).to_pylist():
+    for row in statements.rows(_STORED).to_pylist():
         one = found.setdefault((row["topic"], row["partition"], row["magic"]), Measured())
         sums = row["batches"], row["records"], row["bytes"]
         if row["is_control"]:

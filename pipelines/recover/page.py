@@ -66,6 +66,8 @@ def _cell(value: Any) -> str:
         return ", ".join(
             f"{one['key']}={_cell(one['value'])}" if isinstance(one, dict) else str(one) for one in value
         )
+    if isinstance(value, bool):
+        return str(value).lower()
     return "" if value is None else str(value)
 
 

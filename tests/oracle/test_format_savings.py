@@ -109,7 +109,7 @@ def made(
 
 
 def test_it_needs_no_java(made: tuple[str, Report], tmp_path: Path) -> None:
-    lake, by_spark = made
+    lake, report = made
     copied = tmp_path / "lake"
     shutil.copytree(lake, copied, ignore=shutil.ignore_patterns(FORMAT_SAVINGS.name))
     given = ["--lake", str(copied), "--codec-levels", LEVELS]
@@ -118,7 +118,7 @@ def test_it_needs_no_java(made: tuple[str, Report], tmp_path: Path) -> None:
     subprocess.run(command, env=without_java, check=True, capture_output=True)
     found = DeltaTable(str(copied / FORMAT_SAVINGS.name)).to_pyarrow_table()
     own = ["run_id", "created_at", "inputs", "sample_seconds"]  # of a run
-    assert sorted_rows(found.drop_columns(own)) == sorted_rows(by_spark.rows.drop_columns(own))
+    assert sorted_rows(found.drop_columns(own)) == sorted_rows(report.rows.drop_columns(own))
 
 
 # --- Sizes against Kafka's own library ---

@@ -20,6 +20,7 @@ from kafka_log_lake import connect
 from kafka_log_lake.pipelines import decode_batches
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.find import command as find
+from kafka_log_lake.pipelines.format_report.stages import LAYOUTS
 from kafka_log_lake.pipelines.quality_report import command as quality_report
 from kafka_log_lake.pipelines.scan import command as scan
 from kafka_log_lake.pipelines.scan.findings import ScannedLog
@@ -32,7 +33,6 @@ from kafka_log_lake.pipelines.views.functions import (
 from kafka_log_lake.udfs.format.encode import PlainRecord
 from kafka_log_lake.udfs.format.report_tables import READ_BY_VIEWS
 from kafka_log_lake.udfs.format.schema import TABLES
-from kafka_log_lake.udfs.spark.format_sizes import LAYOUTS
 from tests.support.answers import all_rows, same_in_both
 from tests.support.drawn import first
 from tests.support.mad_logs import INT64, write_mad_logs, write_mad_settings

@@ -1,4 +1,4 @@
-"""Defines the stages of the report on formats: mapInArrow callables over sorted records.
+"""Defines the stages of the report on formats: callables over sorted records in Arrow batches.
 
 ``size_records`` adds up what records take in each format, batch by batch; ``recompress`` rebuilds sampled
 batches in each format and compresses them with each codec. Both give sums, a few rows for each segment.
