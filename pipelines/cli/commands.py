@@ -196,8 +196,8 @@ SQL = Command(
     "sql",
     "sql_shell",
     "Open a SQL shell over the tables and views of a lake.",
-    ("lake", "cores", "driver_memory"),
-    (_ENGINE, _AT, _LOG),
+    ("lake", "cores"),
+    (_AT, _LOG),
     kind=LakeSettings,
 )
 QUALITY_REPORT = Command(

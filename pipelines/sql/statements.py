@@ -96,23 +96,18 @@ def view_text(select: str, parameters: Mapping[str, str]) -> str:
 
 
 # What may hold a semicolon that ends nothing: quoted text and names, comments. An open one goes on
-_BEHIND = r"""`[^`]*(?:`|\Z) | --[^\n]* | /\*(?:.*?\*/|.*\Z) | ; | [^'"`;/-]+ | ."""
-_TOKENS, _WITH_ESCAPES = (
-    re.compile(
-        rf"""'{inside}(?:'|\Z) | "{inside.replace("'", '"')}(?:"|\Z) | {_BEHIND}""", re.DOTALL | re.VERBOSE
-    )
-    for inside in (r"[^']*", r"(?:[^'\\]|\\.)*")
+_TOKENS = re.compile(
+    r"""'[^']*(?:'|\Z) | "[^"]*(?:"|\Z) | `[^`]*(?:`|\Z) | --[^\n]* |
+        /\*(?:.*?\*/|.*\Z) | ; | [^'"`;/-]+ | .""",
+    re.DOTALL | re.VERBOSE,
 )
 
 
-def split_statements(text: str, has_escapes: bool = False) -> tuple[list[str], str]:
-    """Returns the statements in a text that ``;`` ends, and what is left after the last.
-
-    has_escapes: whether a backslash in a literal escapes a quote, as in Spark's SQL and not in DuckDB's.
-    """
+def split_statements(text: str) -> tuple[list[str], str]:
+    """Returns the statements in a text that ``;`` ends, and what is left after the last."""
     statements: list[str] = []
     rest = ""
-    for token in (_WITH_ESCAPES if has_escapes else _TOKENS).findall(text):
+    for token in _TOKENS.findall(text):
         if token == ";":
             statements.append(rest.strip())
             rest = ""

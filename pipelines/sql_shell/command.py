@@ -2,7 +2,7 @@
 
 A statement ends with ``;`` and may go over several lines. It reads from a terminal, with the keys and the
 history of readline and with names completed by Tab, or statements from a pipe. DuckDB runs them in this
-process; with ``--engine spark`` Spark does, whose own ``spark-sql`` cannot hold functions in Python.
+process.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from kafka_log_lake.pipelines.query.command import choose_engine
 from kafka_log_lake.pipelines.sql.database import open_database
 from kafka_log_lake.pipelines.sql.statements import check_text, has_code, split_statements
 from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS
-from kafka_log_lake.udfs.format.schema import SEGMENTS, TABLES
+from kafka_log_lake.udfs.format.schema import SEGMENTS
 from kafka_log_lake.udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 _PROMPT, _GOES_ON = "sql> ", "...> "
 _LEAVE, _HELP = ("exit", "quit"), "help"  # a line alone, with ; or without
@@ -57,10 +57,9 @@ def banner(tables: Iterable[str], width: int) -> str:
     return "\n".join([*blocks, "try", *(f"        {query}" for query in QUERIES), _KEYS])
 
 
-def read_statements(read: Callable[[str], str], has_escapes: bool = False) -> Iterator[str]:
+def read_statements(read: Callable[[str], str]) -> Iterator[str]:
     """Yields statements as the lines that ``read(prompt)`` gives complete them, until it raises EOFError.
 
-    has_escapes: see ``split_statements``.
     Ctrl-C while a statement is typed drops what was typed.
     """
     text = ""
@@ -75,7 +74,7 @@ def read_statements(read: Callable[[str], str], has_escapes: bool = False) -> It
             break
         if text.strip().lower() in (*_LEAVE, _HELP):
             text = f"{text.strip()};"
-        statements, text = split_statements(text, has_escapes)
+        statements, text = split_statements(text)
         if not has_code(text) and "/*" not in text:
             text = ""
         yield from filter(has_code, statements)
@@ -90,7 +89,7 @@ def _line_of_pipe(prompt: str) -> str:
     return line.rstrip("\n")
 
 
-class DuckShell:
+class Shell:
     """A shell that runs statements in DuckDB. What they make in memory ends with the shell.
 
     words: names that Tab completes. tables: those of the lake.
@@ -114,39 +113,6 @@ class DuckShell:
     def cancel(self) -> None:
         """Stops the statement that is running."""
         self._database.interrupt()
-
-
-class SparkShell:
-    """A shell that runs statements in Spark."""
-
-    def __init__(self, spark: SparkSession, lake: str) -> None:
-        from kafka_log_lake.pipelines.lake.address import open_lake, tables_of
-        from kafka_log_lake.pipelines.listing.hadoop import default_scheme
-        from kafka_log_lake.pipelines.query.spark import prepare
-
-        prepare(spark, lake)
-        self._spark, self._lake = spark, lake
-        self.tables = [table.name for table in tables_of(open_lake(lake, default_scheme(spark)))]
-        columns = {c.name for one in TABLES for c in one.columns} | {
-            c.name for v in SESSION_VIEWS for c in v.columns
-        }
-        self.words = columns | {one.name for one in TABLES} | {view.name for view in SESSION_VIEWS}
-
-    def lines(self, statement: str) -> Iterator[str]:
-        from kafka_log_lake.pipelines.query.gate import refuse_changes_on_s3
-        from kafka_log_lake.pipelines.query.spark import one_line_errors, results
-
-        with one_line_errors(self._spark):
-            refuse_changes_on_s3(self._spark, self._lake, statement)
-        return results(self._spark, statement, "table", room_of_lines())
-
-    def cancel(self) -> None:
-        from kafka_log_lake.pipelines.engine.driver import driver_of
-
-        driver_of(self._spark).cancel()
-
-
-Shell = DuckShell | SparkShell
 
 
 def _set_up_terminal(words: set[str]) -> None:
@@ -191,7 +157,7 @@ def run_statement(shell: Shell, statement: str) -> bool:
     return True
 
 
-def run(settings: LakeSettings, engine: str = "auto", at: str | None = None, log: str | None = None) -> None:
+def run(settings: LakeSettings, at: str | None = None, log: str | None = None) -> None:
     """Runs statements until the input ends. Raises a RunFailed if one of those from a pipe failed.
 
     log: one of several copies, by name, or healed.
@@ -201,15 +167,11 @@ def run(settings: LakeSettings, engine: str = "auto", at: str | None = None, log
         raise UserError(f"there is no lake at {lake}: name a folder that decode made")
     if log is not None:
         lake = open_log(lake, log)
-    if choose_engine(engine, lake, at=at) == "duckdb":
-        _run(DuckShell(replace(settings, lake=lake), at))
-        return
-    from kafka_log_lake.pipelines.engine.session import (
-        session,  # imports Spark, which the other engine does not need
-    )
-
-    with session(settings) as spark:
-        _run(SparkShell(spark, lake))
+    if choose_engine("auto", lake, at=at) == "spark":
+        raise UserError(
+            f"DuckDB reads no lake at {lake}: use query --engine spark, or register() in a session"
+        )
+    _run(Shell(replace(settings, lake=lake), at))
 
 
 def _run(shell: Shell) -> None:
@@ -220,7 +182,7 @@ def _run(shell: Shell) -> None:
         print(shown)
     failed = 0
     read = input if interactive else _line_of_pipe
-    for statement in read_statements(read, isinstance(shell, SparkShell)):
+    for statement in read_statements(read):
         if statement.lower() in _LEAVE:
             break
         if statement.lower() == _HELP:

@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafka_log_lake.pipelines.cli.settings import Settings
-from kafka_log_lake.pipelines.engine.session import configured
 from kafka_log_lake.pipelines.sql.statements import split_statements
 from kafka_log_lake.pipelines.sql_shell import command as sql_shell
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_shell_s_banner_names_what_is_there_and_queries_that_run(lake: str) -> None:
-    shell = sql_shell.DuckShell(Settings(lake=lake), None)
+    shell = sql_shell.Shell(Settings(lake=lake), None)
     text = sql_shell.banner(shell.tables, 60)
     assert max(map(len, text.split("try")[0].splitlines())) <= 60
     assert {"records", "segments", "messages", "topics"} <= set(re.findall(r"\w+", text))
@@ -86,12 +85,11 @@ def run_shell(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     lake: str,
-    engine: str,
     statements: str,
 ) -> tuple[str, str, str]:
     """What the shell prints, and its two lines of errors."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(statements))
-    assert sql_shell.main(["--lake", lake, "--engine", engine]) == 1
+    assert sql_shell.main(["--lake", lake]) == 1
     said = capsys.readouterr()
     assert said.out.startswith("a         crc\n-  ----------\n;  3808858755\n(1 row)\n")
     assert said.out.endswith("last\n----\n   5\n(1 row)\n")
@@ -106,7 +104,7 @@ def test_shell_goes_on_after_a_wrong_statement(
     statements = STATEMENTS.format(
         "encode('123456789')", "CREATE TEMP TABLE t AS SELECT 17 AS n", "(SELECT n FROM t)"
     )
-    out, error, _ = run_shell(monkeypatch, capsys, lake, "duckdb", statements)
+    out, error, _ = run_shell(monkeypatch, capsys, lake, statements)
     assert "Projection" in out
     assert "made\n----\n  17\n" in out
     assert error.endswith('Table with name recods does not exist! Did you mean "records"?')
@@ -124,26 +122,12 @@ def test_a_line_of_help_or_quit_needs_no_semicolon(
     assert "never" not in shown
 
 
-def test_shell_of_spark(
-    spark: SparkSession, lake: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    change, at = "SET spark.sql.session.timeZone=Asia/Tokyo", "string(timestamp_seconds(0))"
-    with configured(spark, {"spark.sql.session.timeZone": "UTC"}):
-        out, error, _ = run_shell(
-            monkeypatch, capsys, lake, "spark", STATEMENTS.format("'123456789'", change, at)
-        )
-    assert "1970-01-01 09:00:00" in out
-    assert "\n== Physical Plan ==\n" in out
-    assert error.startswith("error: SQL: [TABLE_OR_VIEW_NOT_FOUND]")
-    assert error.endswith("; did you mean records?")
-
-
 @pytest.mark.parametrize(
     "statement",
     ["COPY records TO '{lake}/x.csv'", "ATTACH '/tmp/x.db'", "SET threads = 1", "PREPARE p AS SELECT 1"],
 )
 def test_the_shell_reaches_no_file(lake: str, statement: str, capsys: pytest.CaptureFixture[str]) -> None:
-    shell = sql_shell.DuckShell(Settings(lake=lake), None)
+    shell = sql_shell.Shell(Settings(lake=lake), None)
     assert not sql_shell.run_statement(shell, statement.format(lake=lake))
     assert capsys.readouterr().err.startswith("error: ")
     assert not Path(lake, "x.csv").exists()
@@ -166,7 +150,3 @@ def test_the_shell_reaches_no_file(lake: str, statement: str, capsys: pytest.Cap
 )
 def test_statements_end_at_a_semicolon_outside_of_quotes(text: str, statements: list[str], rest: str) -> None:
     assert split_statements(text) == (statements, rest)
-
-
-def test_a_backslash_escapes_a_quote_in_spark_s_statements() -> None:
-    assert split_statements(r"SELECT 'it\'s;';", has_escapes=True) == ([r"SELECT 'it\'s;'"], "")

@@ -13,7 +13,6 @@ from kafka_log_lake.pipelines.query import command as query
 from kafka_log_lake.pipelines.query.gate import check_reads
 from kafka_log_lake.pipelines.query.spark import answer as in_spark
 from kafka_log_lake.pipelines.query.spark import one_line_errors, prepare, results
-from kafka_log_lake.pipelines.sql_shell import command as sql_shell
 from tests.support.answers import answer
 from tests.support.lake_rows import insert
 
@@ -262,28 +261,3 @@ def test_on_s3_a_statement_that_writes_is_refused(
     for statement in ("DELETE FROM records", "--x\rDELETE FROM records", "OPTIMIZE records"):
         assert query.main(["--lake", lake, "--writes", "allow", statement]) == 2
         assert capsys.readouterr().err == _ON_S3
-
-
-def test_the_shell_of_a_lake_on_s3_writes_no_table(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    table = tmp_path / "copy"
-    monkeypatch.setattr(sql_shell.SparkShell, "__init__", lambda self, *given: None)
-    shell = sql_shell.SparkShell(spark, "")
-    shell._spark, shell._lake = spark, "s3a://nowhere/lake"
-    for statement in (
-        f"CREATE TABLE delta.`{table}` AS SELECT 1 AS a",
-        "OPTIMIZE records",
-        "EXECUTE IMMEDIATE 'DELETE FROM records'",
-        "BEGIN DELETE FROM records; END",
-    ):
-        assert not sql_shell.run_statement(shell, statement)
-        assert capsys.readouterr().err == _ON_S3
-    assert not table.exists()
-    for statement in (
-        "CREATE OR REPLACE TEMP VIEW one AS SELECT 1 AS a",
-        "SET spark.sql.shuffle.partitions",
-        "SELECT a FROM one",
-        "DROP VIEW one",
-    ):
-        assert sql_shell.run_statement(shell, statement), capsys.readouterr().err

@@ -112,7 +112,7 @@ def test_text_that_is_not_utf8_and_a_missing_bucket_are_named(
         error_of(capsys, "query", "--lake", lake, f"SELECT '{NOT_UTF8}'") == "SQL: the statement is not UTF-8"
     )
     monkeypatch.setattr("sys.stdin", io.StringIO(f"SELECT '{NOT_UTF8}'; SELECT 7 AS n;"))
-    assert main(["sql", "--lake", lake, "--engine", "duckdb"]) == 1
+    assert main(["sql", "--lake", lake]) == 1
     printed = capsys.readouterr()
     assert printed.out.splitlines()[2] == "7"
     assert printed.err.splitlines() == ["error: SQL: the statement is not UTF-8", "error: 1 statement failed"]
@@ -123,7 +123,7 @@ def test_the_shell_does_not_name_options_that_it_lacks(
 ) -> None:
     capsys.readouterr()
     monkeypatch.setattr("sys.stdin", io.StringIO("COPY records TO 'x.csv'; ATTACH 'x.db';"))
-    assert main(["sql", "--lake", lake, "--engine", "duckdb"]) == 1
+    assert main(["sql", "--lake", lake]) == 1
     first, second, _ = capsys.readouterr().err.splitlines()
     to_file = "query --output FILE writes rows to a file"
     assert first == f"error: the shell only reads the lake, and this is COPY; {to_file}"
