@@ -225,7 +225,7 @@ def _healed(on_demand: SparkOnDemand, settings: Settings) -> None:
 
 def _check_typing(settings: Settings) -> None:
     """Raises a UserError for options of typed tables without the one that makes these."""
-    given = [one.name for one in fields(Typing) if getattr(settings, one.name) != one.default]
+    given = [field.name for field in fields(Typing) if getattr(settings, field.name) != field.default]
     if given and not settings.typed:
         raise UserError(f"{', '.join(map(option, given))}: only for typed tables, add --typed")
 

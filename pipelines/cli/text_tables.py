@@ -31,10 +31,10 @@ class Section:
 
 def shortened(sections: Iterable[Section]) -> Iterator[Section]:
     """Yields the sections that have rows, cut to their first rows."""
-    for one in sections:
-        if one.rows:
-            more = max(0, len(one.rows) - SHOWN)
-            yield Section(one.title, one.columns, one.rows[:SHOWN], one.right, more)
+    for section in sections:
+        if section.rows:
+            more = max(0, len(section.rows) - SHOWN)
+            yield Section(section.title, section.columns, section.rows[:SHOWN], section.right, more)
 
 
 def text_lines(section: Section, rest: str = "") -> Iterator[str]:

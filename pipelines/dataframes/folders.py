@@ -173,5 +173,5 @@ def _wanted(names: list[str], columns: Collection[str]) -> list[str]:
 
 def _registry(segments: list[str]) -> Registry:
     """Reads the schemas next to the folders of segments."""
-    folders = {os.path.dirname(os.path.realpath(one)) for one in segments}
+    folders = {os.path.dirname(os.path.realpath(segment)) for segment in segments}
     return registry_of(schemas_next_to("file://" + folder for folder in folders))

@@ -48,10 +48,10 @@ class TypedPlan:
 def plan_typed(options: Options) -> TypedPlan:
     """Decodes the topic once, to know its columns. Raises a UserError for several topics."""
     segments = list_requested(options)
-    topics = sorted({one.topic for one in segments})
+    topics = sorted({segment.topic for segment in segments})
     if len(topics) > 1:
         raise UserError(f"typed is for one topic, not several: {len(topics)}: add option topics")
-    registry = registry_of(schemas_next_to({one.segment.rpartition("/")[0] for one in segments}))
+    registry = registry_of(schemas_next_to({segment.segment.rpartition("/")[0] for segment in segments}))
     found = TypedRecords(registry, topics[0])
     for one in segments:
         with closing(open_source(one.segment)) as source:

@@ -45,7 +45,7 @@ class Lineage:
             raise
         self._send("COMPLETE", sources, summary)
 
-    def _send(self, state: str, sources: Sequence[str], one: Summary, error: str | None = None) -> None:
+    def _send(self, state: str, sources: Sequence[str], summary: Summary, error: str | None = None) -> None:
         from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
         from openlineage.client.facet_v2 import (
             RunFacet,
@@ -57,15 +57,15 @@ class Lineage:
         facets: dict[str, RunFacet] = {}
         if error is not None:
             facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(error, "python")
-        job = "decode" if one.chunks is None else "ingest"
+        job = "decode" if summary.chunks is None else "ingest"
         inputs = [InputDataset(*_dataset(source)) for source in sources]
-        outputs = [OutputDataset(*_dataset(f"{one.lake}/{name}")) for name in _tables(one)]
+        outputs = [OutputDataset(*_dataset(f"{summary.lake}/{name}")) for name in _tables(summary)]
         if state == "COMPLETE":
             if len(inputs) == 1:
-                read = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(size=one.bytes)
+                read = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(size=summary.bytes)
                 inputs[0].inputFacets = {"inputStatistics": read}
-            rows = {"records": one.records, "batches": one.batches, "quarantine": one.damaged}
-            for name, output in zip(_tables(one), outputs, strict=True):
+            rows = {"records": summary.records, "batches": summary.batches, "quarantine": summary.damaged}
+            for name, output in zip(_tables(summary), outputs, strict=True):
                 if name in rows:
                     wrote = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rows[name])
                     output.outputFacets = {"outputStatistics": wrote}
@@ -73,7 +73,7 @@ class Lineage:
             eventTime=datetime.now(UTC).isoformat(),
             producer=_PRODUCER,
             eventType=RunState[state],
-            run=Run(str(UUID(one.run_id)), facets),
+            run=Run(str(UUID(summary.run_id)), facets),
             job=Job(_NAMESPACE, job),
             inputs=inputs,
             outputs=outputs,

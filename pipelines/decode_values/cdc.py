@@ -87,7 +87,7 @@ def prepare(database: duckdb.DuckDBPyConnection) -> bool:
     envelopes = _envelopes(database)
     if not envelopes:
         return False
-    op = f"coalesce({', '.join(one.op for one in envelopes.values())})"
+    op = f"coalesce({', '.join(envelope.op for envelope in envelopes.values())})"
     database.execute(f"""
         CREATE TEMP TABLE changes AS
         SELECT partition, "offset", timestamp AS moment, key, {_ROW_KEY} AS row_key,
@@ -154,7 +154,7 @@ def _fields(database: duckdb.DuckDBPyConnection, place: str) -> dict[str, str]:
 
 def _after(envelopes: Mapping[str, _Envelope]) -> str:
     """Returns SQL of the row: of several types a struct with a field a type, as typed tables have."""
-    rows = {name: one.after for name, one in envelopes.items()}
+    rows = {name: envelope.after for name, envelope in envelopes.items()}
     if len(rows) == 1:
         return next(iter(rows.values()))
     packed = ", ".join(f"{quoted(name)} := {row}" for name, row in rows.items())
@@ -198,7 +198,7 @@ def _members(database: duckdb.DuckDBPyConnection, structures: list[Any]) -> list
         bigint, exact = (read(*member, integer, "DOUBLE") for integer in ("BIGINT", "HUGEINT"))
         checks.append(f"{bigint} IS DISTINCT FROM {exact}" if bigint != exact else "false")
         checks.append(_ROUNDED.format(place=member[0]) if has_reals else "false")
-    found = database.execute(f"SELECT {', '.join(f'bool_or({one})' for one in checks)} FROM changes")
+    found = database.execute(f"SELECT {', '.join(f'bool_or({check})' for check in checks)} FROM changes")
     flags = ["VARCHAR" if one else None for one in found.fetchall()[0]]
     kinds = zip(flags[::2], flags[1::2], strict=True)
     return [

@@ -57,7 +57,7 @@ def run(on_demand: SparkOnDemand, settings: Settings) -> None:
 def _check_topics(settings: Settings, address: str) -> None:
     """Raises a UserError where the settings exclude every topic with a typed table."""
     is_meant = TopicFilter(settings.topics, settings.exclude_topics)
-    topics = sorted(one.topic for one in typed_tables(address) if one.folder == "typed")
+    topics = sorted(table.topic for table in typed_tables(address) if table.folder == "typed")
     if topics and not any(map(is_meant, topics)):
         raise UserError(
             f"no topic matches --topics and --exclude-topics; typed tables: {first_names(topics)}"
@@ -97,8 +97,8 @@ def kept_lines(address: str, kept: Sequence[str], mode: str) -> list[str]:
     return [f"written: {printable(address)}/{printable(one)}" for one in kept] or _NOT_WRITTEN[mode]
 
 
-def as_json(one: TypedTopic) -> dict[str, Any]:
-    return {name: value for name, value in asdict(one).items() if name != "counts"}
+def as_json(topic: TypedTopic) -> dict[str, Any]:
+    return {name: value for name, value in asdict(topic).items() if name != "counts"}
 
 
 def _lines(done: Sequence[TypedTopic], address: str, seconds: float) -> list[str]:
@@ -117,10 +117,10 @@ def _lines(done: Sequence[TypedTopic], address: str, seconds: float) -> list[str
     return [*text_lines(section, ""), "", verdict, f"tables: {address}/typed/<topic>"]
 
 
-def _formats(one: TypedTopic) -> str:
+def _formats(topic: TypedTopic) -> str:
     """Returns the formats of the values, the most frequent first."""
     found: Counter[str] = Counter()
-    for side, label, _, reason, count in one.counts:
+    for side, label, _, reason, count in topic.counts:
         if side == "value":
             found[f"{reason} ({label})" if reason else label] += count
     return ", ".join(f"{name} {count:,}" for name, count in found.most_common(4))

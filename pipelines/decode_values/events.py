@@ -24,7 +24,7 @@ _EVENTS = """
 
 def create_events(database: duckdb.DuckDBPyConnection, table: TypedTable, condition: str = "") -> None:
     """Creates the table ``events``. condition: WHERE or a join, of the typed table ``t``."""
-    structs = "".join(f"{one} AS {side}, " for side, one in side_structs(table).items())
+    structs = "".join(f"{struct} AS {side}, " for side, struct in side_structs(table).items())
     database.execute(
         _EVENTS.format(
             table=quoted(table.name), topic=sql_literal(table.topic), structs=structs, condition=condition

@@ -95,7 +95,10 @@ class TypedJob:
         records = published_tables(self._lake)[RECORDS.name]
         registry = registry_of_lake(records, self._others)
         keep_schemas(self._lake, registry)
-        known = [(one.subject, one.version, one.id, one.guid, one.deleted) for one in registry.schemas]
+        known = [
+            (schema.subject, schema.version, schema.id, schema.guid, schema.deleted)
+            for schema in registry.schemas
+        ]
         name = typed_files.signature(repr(known))
         options = typed_files.TypedOptions(self._lake, registry, name, **self._choices)
         # compaction may have left no record of a topic with a table
@@ -143,7 +146,7 @@ class _Topic:
 
     def update(self) -> TypedTopic | None:
         """Decodes files without a current typed file, and commits. Returns None if nothing is to be done."""
-        known = {one.name for one in self._files}
+        known = {file.name for file in self._files}
         gone = [path for name, path in self._typed.items() if name not in known]
         if not gone and all(map(self._is_fresh, self._files)):
             return None
@@ -162,12 +165,12 @@ class _Topic:
             [count for one in done for count in json.loads(one["counts"])],
         )
 
-    def _is_fresh(self, one: RecordsFile) -> bool:
+    def _is_fresh(self, file: RecordsFile) -> bool:
         """Returns whether a typed file exists, with current types and no errors that new schemas may fix."""
         if self._are_merged:
             return False
-        path = self._typed.get(one.name)
-        wrong = self._wrong.get(one.name, "")
+        path = self._typed.get(file.name)
+        wrong = self._wrong.get(file.name, "")
         may_mend = typed_files.RETRY in wrong and self._options.registry_name not in wrong
         signature = typed_files.signature(self._types + self._options.form)
         return path is not None and signature in path and not may_mend
@@ -175,16 +178,16 @@ class _Topic:
     def _decode_all(self) -> list[dict[str, Any]]:
         """Decodes files, some again, until all have the same types. Returns rows of DONE, one per file."""
         done: dict[str, dict[str, Any]] = {}
-        todo = [one for one in self._files if not self._is_fresh(one)]
+        todo = [file for file in self._files if not self._is_fresh(file)]
         while todo:
             done |= {one["file"]: one for one in self._decode(todo)}
             before = self._types
             for one in done.values():
                 self._types = typed_files.joined_types(self._types, one["types"])
             todo = [
-                one
-                for one in self._files
-                if (done[one.path]["types"] if one.path in done else before) != self._types
+                file
+                for file in self._files
+                if (done[file.path]["types"] if file.path in done else before) != self._types
             ]
         return list(done.values())
 

@@ -81,7 +81,7 @@ class Seen:
 
     def text(self) -> str:
         return json.dumps(
-            {"parts": {p: list(one) for p, one in self.parts.items()}, "spread": self.is_spread}
+            {"parts": {p: list(part) for p, part in self.parts.items()}, "spread": self.is_spread}
         )
 
     @staticmethod
@@ -124,11 +124,13 @@ def _look(
     """Returns ``Seen.parts`` of now, and whether the records before the seen ends are those seen."""
     database.execute("CREATE TEMP TABLE ends(partition INT, seen_end BIGINT)")
     if seen.parts:
-        database.executemany("INSERT INTO ends VALUES (?, ?)", [[p, one[0]] for p, one in seen.parts.items()])
+        database.executemany(
+            "INSERT INTO ends VALUES (?, ?)", [[p, part[0]] for p, part in seen.parts.items()]
+        )
     found = database.execute(_SEEN.format(topic=sql_literal(table.topic))).fetchall()
     now = {partition: (end, count, digest) for partition, end, count, digest, *_ in found}
     before = {partition: (count, digest) for partition, *_, count, digest in found if count}
-    return now, before == {partition: one[1:] for partition, one in seen.parts.items()}
+    return now, before == {partition: part[1:] for partition, part in seen.parts.items()}
 
 
 def _kept(lake: str, path: str, table: TypedTable, version: int) -> ds.Dataset | None:

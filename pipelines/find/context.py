@@ -122,7 +122,7 @@ class Context:
         """Returns the records of a batch."""
         position = int(self._batches(of_segment)[at])
         groups = self._groups(of_segment, position, position + 1, COLUMNS)
-        parts = [one.records.select(COLUMNS) for one in groups if one.records is not None]
+        parts = [group.records.select(COLUMNS) for group in groups if group.records is not None]
         return pa.concat_batches(parts) if parts else _NO_RECORDS
 
     def _groups(

@@ -360,17 +360,18 @@ def _in_logs(logs: Iterable[LakeLog]) -> str:
 def _pushed(conditions: Iterable[Condition]) -> tuple[str, list[Any]]:
     """Returns a condition of SQL that holds wherever all conditions do, and its values."""
     terms, values = ["true"], []
-    for one in conditions:
-        if isinstance(one, InBounds):
-            terms.append("(" + " OR ".join(one_bounds(one.column, *bounds) for bounds in one.bounds) + ")")
-        elif isinstance(one, OneOf) and len(one.values) <= _MOST_VALUES:
-            terms.append(f'"{one.column}" IN (' + ", ".join("?" * len(one.values)) + ")")
-            values += one.values.to_pylist()
-        elif isinstance(one, IsNull):
-            terms.append(f'"{one.column}" IS NULL')
-        elif isinstance(one, Prefix):
+    for condition in conditions:
+        if isinstance(condition, InBounds):
+            ranges = [one_bounds(condition.column, *bounds) for bounds in condition.bounds]
+            terms.append(f"({' OR '.join(ranges)})")
+        elif isinstance(condition, OneOf) and len(condition.values) <= _MOST_VALUES:
+            terms.append(f'"{condition.column}" IN (' + ", ".join("?" * len(condition.values)) + ")")
+            values += condition.values.to_pylist()
+        elif isinstance(condition, IsNull):
+            terms.append(f'"{condition.column}" IS NULL')
+        elif isinstance(condition, Prefix):
             terms.append('"key" >= ?')
-            values.append(one.text)
+            values.append(condition.text)
     return " AND ".join(terms), values
 
 

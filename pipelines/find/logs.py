@@ -232,13 +232,13 @@ class Workers:
                 future = self._submit(work, slices)
 
 
-def _rest_of(found: SliceResult) -> Slice:
-    assert found.rest is not None
-    return replace(found.slice_, start=found.rest, exact_start=True)
+def _rest_of(result: SliceResult) -> Slice:
+    assert result.rest is not None
+    return replace(result.slice_, start=result.rest, exact_start=True)
 
 
-def _end_of(found: SliceResult) -> int:
-    return found.scan.report.totals.end if found.rest is None else found.rest
+def _end_of(result: SliceResult) -> int:
+    return result.scan.report.totals.end if result.rest is None else result.rest
 
 
 def _continuous(work: SliceTask, found: SliceResult, end: tuple[str, int] | None) -> Iterator[SliceResult]:

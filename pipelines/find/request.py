@@ -89,7 +89,7 @@ class Request:
     @property
     def looks_at_keys(self) -> bool:
         """Returns whether a condition reads keys."""
-        return any("key" in one.columns for one in self.conditions)
+        return any("key" in condition.columns for condition in self.conditions)
 
     @property
     def looks_into_values(self) -> bool:
@@ -98,7 +98,7 @@ class Request:
 
     def with_payloads(self, payloads: TopicPayloads) -> Request:
         """Returns the request for one topic, with conditions that look into schema-encoded values too."""
-        return replace(self, conditions=[with_payloads(one, payloads) for one in self.conditions])
+        return replace(self, conditions=[with_payloads(condition, payloads) for condition in self.conditions])
 
     @property
     def limit_of_a_log(self) -> int | None:

@@ -215,18 +215,18 @@ class LogSearch(Searching):
         passed: dict[Segment, int] = {}  # segments that were passed over -> their last offsets
         held: list[tuple[Segment, pa.RecordBatch]] = []  # with ``--last``
         count, before, is_enough, is_past = 0, None, False, False
-        for found in results:
-            segment = found.slice_.segment
+        for result in results:
+            segment = result.slice_.segment
             is_full = sum(batch.num_rows for _, batch in held) >= (left or 1)
             is_enough = is_last and is_full and before != segment
             if is_enough:
                 break
             before = segment
-            scans[segment].append(found.scan)
-            if found.passed_until is not None:
-                passed[segment] = found.passed_until
-            count += found.count if request.count else 0
-            for batch in found.batches:
+            scans[segment].append(result.scan)
+            if result.passed_until is not None:
+                passed[segment] = result.passed_until
+            count += result.count if request.count else 0
+            for batch in result.batches:
                 if is_last:
                     held = _last([*held, (segment, batch)], left or 1)
                     continue
@@ -235,7 +235,7 @@ class LogSearch(Searching):
                 if rows:
                     yield segment, batch[:rows]
             is_enough = not is_last and left is not None and count >= left
-            is_past = found.is_past and not is_last
+            is_past = result.is_past and not is_last
             if is_enough or is_past:
                 break
         self._done.add(log.partition_dir)
@@ -347,7 +347,7 @@ class LogSearch(Searching):
             return []
         _, scans = self._read_headers(pool, log)  # other segments may show that the log cleaner ran
         unread = [one for one, of_one in scans.items() if any(scan.report.problem for scan in of_one)]
-        read = [(one, scans[one]) for one in log.all_segments if one not in unread]
+        read = [(segment, scans[segment]) for segment in log.all_segments if segment not in unread]
         found = missing_of(read, [one.file_base_offset for one in unread]) if read else []
         return [one for one in found if one.cause in request.causes]
 

@@ -43,8 +43,8 @@ class Criteria:
 
     def split(self) -> tuple[list[Condition], list[Condition]]:
         """Returns the conditions to evaluate first, and those on the large columns of what these leave."""
-        late = [one for one in self.conditions if set(one.columns) & set(_LARGE)]
-        early = [one for one in self.conditions if one not in late]
+        late = [condition for condition in self.conditions if set(condition.columns) & set(_LARGE)]
+        early = [condition for condition in self.conditions if condition not in late]
         return (early, late) if any("key" in one.columns for one in early) else ([*early, *late], [])
 
 
@@ -102,9 +102,13 @@ class BatchFilter:
     """Tells which batches are worth expanding: the ``select`` of SegmentDecoder."""
 
     def __init__(self, conditions: Sequence[Condition], only_transactional: bool = False) -> None:
-        self._bounds = [one for one in conditions if isinstance(one, InBounds)]
-        producers = [one for one in conditions if isinstance(one, OneOf) and one.column == "producer_id"]
-        self._producers = [one.values.to_numpy() for one in producers]
+        self._bounds = [condition for condition in conditions if isinstance(condition, InBounds)]
+        producers = [
+            condition
+            for condition in conditions
+            if isinstance(condition, OneOf) and condition.column == "producer_id"
+        ]
+        self._producers = [producer.values.to_numpy() for producer in producers]
         self._only_transactional = only_transactional
         self._texts = [np.frombuffer(text, dtype=np.uint8) for text in _texts(conditions)]
         self._places: list[np.ndarray] = []
@@ -112,9 +116,9 @@ class BatchFilter:
     def __call__(self, window: np.ndarray, batches: np.ndarray) -> np.ndarray:
         """Returns bool[n]: which of ``batches`` (BATCH[n]) in ``window`` (uint8) may hold a match."""
         wanted = np.ones(len(batches), dtype=bool)
-        for one in self._bounds:
-            overlaps = _overlaps_offsets if one.column == "offset" else _overlaps_times
-            wanted &= np.any([overlaps(batches, bounds) for bounds in one.bounds], axis=0)
+        for bound in self._bounds:
+            overlaps = _overlaps_offsets if bound.column == "offset" else _overlaps_times
+            wanted &= np.any([overlaps(batches, bounds) for bounds in bound.bounds], axis=0)
         for producers in self._producers:
             wanted &= np.isin(batches["producer_id"], producers)
         if self._only_transactional:
@@ -135,7 +139,7 @@ class BatchFilter:
 
 def _texts(conditions: Iterable[Condition]) -> tuple[bytes, ...]:
     """Returns the texts of the condition whose shortest text is longest; () if none has few enough."""
-    some = [one.literals for one in conditions if one.literals]
+    some = [condition.literals for condition in conditions if condition.literals]
     some = [texts for texts in some if len(texts) <= _MOST_TEXTS and all(texts)]
     return max(some, key=lambda texts: min(map(len, texts)), default=())
 

@@ -94,8 +94,8 @@ class SliceSearch:
     def __call__(self, slice_: Slice) -> SliceResult:
         return _run(slice_, self._search)
 
-    def _search(self, slice_: Slice, source: ByteSource, found: SliceResult) -> None:
-        range_ = self._range(slice_, source, found)
+    def _search(self, slice_: Slice, source: ByteSource, result: SliceResult) -> None:
+        range_ = self._range(slice_, source, result)
         if range_ is None:
             return
         request = self.request
@@ -103,37 +103,37 @@ class SliceSearch:
         search = SegmentSearch(
             source, range_, request.search, columns, max_batch_uncompressed=self.max_batch_uncompressed
         )
-        found.scan.report = replace(found.scan.report, totals=search.decoder.totals)
+        result.scan.report = replace(result.scan.report, totals=search.decoder.totals)
         end = max((-1 if b.high is None else b.high for b in request.offsets), default=-1)
         has_end = bool(request.offsets) and all(b.high is not None for b in request.offsets)
-        collector, held, beyond = DamageCollector(found.scan, slice_.segment), 0, 0
+        collector, held, beyond = DamageCollector(result.scan, slice_.segment), 0, 0
         for group, matches in search:
             if is_ended():
                 break
             collector.add(group)
             if matches is not None:
                 matches = decided(matches, request, self.transactions)
-                found.count += matches.num_rows
+                result.count += matches.num_rows
                 if matches.num_rows and not request.count:
-                    found.batches.append(matches)
+                    result.batches.append(matches)
                     held += matches.nbytes
             beyond = _beyond(group, end, beyond)
             if has_end and beyond >= _SURE:
-                found.is_past = True
+                result.is_past = True
                 break
-            is_enough = self.most is not None and found.count >= self.most
+            is_enough = self.most is not None and result.count >= self.most
             if (held >= HELD_BYTES or is_enough) and (rest := _end_of(group)) is not None:
-                found.rest = rest
+                result.rest = rest
                 break
         collector.close()
 
-    def _range(self, slice_: Slice, source: ByteSource, found: SliceResult) -> Range | None:
+    def _range(self, slice_: Slice, source: ByteSource, result: SliceResult) -> Range | None:
         """Returns the bytes of a slice to search; None if nothing of its segment can match."""
         segment, start, since = slice_.segment, slice_.start, self.request.since
         if start == 0 and path_of_uri(segment.uri) is not None:
             base, length = segment.file_base_offset, segment.length
             if since is not None and (last := older(source, segment.uri, base, length, since)) is not None:
-                found.passed_until = min(last.last_offset, NO_LIMIT)  # a header may claim more
+                result.passed_until = min(last.last_offset, NO_LIMIT)  # a header may claim more
                 return None
             lows = [b.low for b in self.request.offsets]
             low = None if not lows or None in lows else min(lows)  # type: ignore[type-var]
@@ -166,9 +166,9 @@ class ReadHeaders:
     def __call__(self, slice_: Slice) -> SliceResult:
         return _run(slice_, self._read)
 
-    def _read(self, slice_: Slice, source: ByteSource, found: SliceResult) -> None:
+    def _read(self, slice_: Slice, source: ByteSource, result: SliceResult) -> None:
         limit = self.max_batch_uncompressed
-        collector = TransactionCollector(found.scan, slice_.segment)
+        collector = TransactionCollector(result.scan, slice_.segment)
         decoder = SegmentDecoder(
             source,
             slice_.range,
@@ -177,7 +177,7 @@ class ReadHeaders:
             content_crc=False,
             select=_are_deciding,
         )
-        found.scan.report = replace(found.scan.report, totals=decoder.totals)
+        result.scan.report = replace(result.scan.report, totals=decoder.totals)
         for group in decoder:
             collector.add(group)
         collector.close()

@@ -216,7 +216,7 @@ def held_text(uri: str, position: int, size: int, request: Request) -> str:
 
     A batch that is compressed does not show what it holds.
     """
-    wanted = [one.literals for one in request.conditions if one.literals]
+    wanted = [condition.literals for condition in request.conditions if condition.literals]
     if not wanted or size > _MOST_BYTES:
         return ""
     content = np.zeros(size, dtype=np.uint8)
@@ -233,15 +233,15 @@ def held_text(uri: str, position: int, size: int, request: Request) -> str:
     return f"; its bytes hold what is looked for, at byte {place} of {os.path.basename(name)}"
 
 
-def not_covered(one: Unseen, covered: Sequence[tuple[int, int]]) -> Iterator[Unseen]:
+def not_covered(unseen: Unseen, covered: Sequence[tuple[int, int]]) -> Iterator[Unseen]:
     """Yields the parts of offsets outside of the covered ranges (first and last offset of each)."""
-    at, end = one.first, NO_LIMIT if one.last is None else one.last
+    at, end = unseen.first, NO_LIMIT if unseen.last is None else unseen.last
     for first, last in sorted(covered):
         if at < first <= end:
-            yield replace(one, first=at, last=first - 1)
+            yield replace(unseen, first=at, last=first - 1)
         at = max(at, last + 1) if first <= end else at
     if at <= end:
-        yield replace(one, first=at, last=one.last)
+        yield replace(unseen, first=at, last=unseen.last)
 
 
 def covered_by(scans: Scans, passed: Mapping[Segment, int]) -> list[tuple[int, int]]:

@@ -92,7 +92,7 @@ def to_text(report: Report, seconds: float, currency: str) -> str:
     """Returns the printed text: one line for each of the largest topics, and where the other rows are."""
     topics = by_topic(report)
     head = tuple(name.format(currency) for name in _HEAD)
-    table = Section("", head, [_cells(one) for one in topics[:_SHOWN]], tuple(range(1, len(head))))
+    table = Section("", head, [_cells(topic) for topic in topics[:_SHOWN]], tuple(range(1, len(head))))
     lines = [line.removeprefix("  ") for line in text_lines(table)]
     if len(topics) > _SHOWN:
         lines.append(f"and {counted_noun(len(topics) - _SHOWN, 'topic')} more")
@@ -109,7 +109,7 @@ def to_text(report: Report, seconds: float, currency: str) -> str:
 
 def _saving(topics: Sequence[dict[str, Any]], currency: str) -> str:
     """Returns what the best codec of each topic would save, as the end of a sentence."""
-    known = [one for one in topics if one["best_monthly_cost"] is not None]
+    known = [topic for topic in topics if topic["best_monthly_cost"] is not None]
     now, then = (sum(one[name] for one in known) for name in ("monthly_cost", "best_monthly_cost"))
     if not known or then >= now:
         return "; no codec that was tried makes them smaller"

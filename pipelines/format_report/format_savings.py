@@ -150,59 +150,72 @@ def _latest(address: str) -> pa.Table | None:
     return read_rows(table, schema, schema.names, f"run_id = {sql_literal(run_id)}")
 
 
-def rows_of(key: Key, one: Measured) -> Iterator[Row]:
+def rows_of(key: Key, measured: Measured) -> Iterator[Row]:
     """Yields the rows of one topic, partition and magic."""
-    if one.control_batches:
-        yield Row(*key, CONTROL, "stored", one.control_records, one.control_batches, one.control_bytes)
-    if not one.batches:
+    if measured.control_batches:
+        yield Row(
+            *key,
+            CONTROL,
+            "stored",
+            measured.control_records,
+            measured.control_batches,
+            measured.control_bytes,
+        )
+    if not measured.batches:
         return
-    stored = Row(*key, STORED, "stored", one.records, one.batches, one.bytes)
-    for row in (stored, *_exact(key, one), *(_estimated(key, one, tried) for tried in one.compressed)):
-        saved = one.bytes - row.bytes
-        yield replace(row, saved_bytes=saved, saved_ratio=saved / one.bytes)
+    stored = Row(*key, STORED, "stored", measured.records, measured.batches, measured.bytes)
+    for row in (
+        stored,
+        *_exact(key, measured),
+        *(_estimated(key, measured, tried) for tried in measured.compressed),
+    ):
+        saved = measured.bytes - row.bytes
+        yield replace(row, saved_bytes=saved, saved_ratio=saved / measured.bytes)
 
 
-def _note(layout: str, one: Measured, magic: int) -> str | None:
+def _note(layout: str, measured: Measured, magic: int) -> str | None:
     """Returns what a format cannot hold of these records, as text; None if it holds everything."""
-    lost = [f"{one.headers} bytes of headers"] if one.headers and layout in _LEGACY else []
+    lost = [f"{measured.headers} bytes of headers"] if measured.headers and layout in _LEGACY else []
     if layout == V0 and magic > 0:
         lost.append("timestamps")
     return f"lost: {', '.join(lost)}" if lost else None
 
 
-def _exact(key: Key, one: Measured) -> Iterator[Row]:
+def _exact(key: Key, measured: Measured) -> Iterator[Row]:
     """Yields the exact sizes without a codec; those of V0 and V1 are the same for every batch size."""
     for batch_records in (None, *BATCHINGS):
-        sizes = one.sizes.get(batch_records, Sizes())
+        sizes = measured.sizes.get(batch_records, Sizes())
         legacy = {
-            layout: (one.records, overhead * one.records + one.content)
+            layout: (measured.records, overhead * measured.records + measured.content)
             for layout, overhead in _LEGACY.items()
         }
         sized = {**legacy, V2: (sizes.batches, sizes.v2), V3: (sizes.batches, sizes.v3)}
         for layout, (batches, size) in sized.items():
-            note = _note(layout, one, key[2])
-            yield Row(*key, layout, "exact", one.records, batches, size, batch_records, "none", note=note)
+            note = _note(layout, measured, key[2])
+            yield Row(
+                *key, layout, "exact", measured.records, batches, size, batch_records, "none", note=note
+            )
 
 
-def _estimated(key: Key, one: Measured, tried: Compressed) -> Row:
+def _estimated(key: Key, measured: Measured, tried: Compressed) -> Row:
     """Estimates the size of all batches with a codec: headers, plus payload times the ratio of the sample."""
-    sizes = one.sizes[None]
+    sizes = measured.sizes[None]
     if tried.layout in _LEGACY:
         overhead = _LEGACY[tried.layout]
-        batches, headers = one.filled, overhead * one.filled
-        payload = one.content + (overhead * one.records)
+        batches, headers = measured.filled, overhead * measured.filled
+        payload = measured.content + (overhead * measured.records)
     elif tried.layout == V2:
-        batches, headers = one.batches, V2_OVERHEAD * one.batches
+        batches, headers = measured.batches, V2_OVERHEAD * measured.batches
         payload = sizes.v2 - headers
     else:
-        batches, headers = one.batches, sizes.v3_headers
+        batches, headers = measured.batches, sizes.v3_headers
         payload = sizes.v3 - headers
     size = headers + round(payload * tried.bytes_out / tried.bytes_in)
     return Row(
         *key,
         tried.layout,
         "estimated",
-        one.records,
+        measured.records,
         batches,
         size,
         codec=tried.how.codec,
@@ -211,7 +224,7 @@ def _estimated(key: Key, one: Measured, tried: Compressed) -> Row:
         sample_bytes_in=tried.bytes_in,
         sample_bytes_out=tried.bytes_out,
         sample_seconds=tried.seconds,
-        note=_note(tried.layout, one, key[2]),
+        note=_note(tried.layout, measured, key[2]),
     )
 
 

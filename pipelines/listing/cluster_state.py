@@ -176,13 +176,13 @@ def _partition(state: ClusterState, fields: Fields) -> None:
     state.partitions[one.topic_id, one.partition] = one
 
 
-def _set_lists(one: Partition, fields: Fields) -> None:
+def _set_lists(partition: Partition, fields: Fields) -> None:
     for field_, name in (
         *(("replicas", "replicas"), ("isr", "isr"), ("elr", "eligibleLeaderReplicas")),
         ("last_known_elr", "lastKnownElr"),
     ):
         if fields.get(name) is not None:
-            setattr(one, field_, list(fields[name]))
+            setattr(partition, field_, list(fields[name]))
 
 
 def _partition_change(state: ClusterState, fields: Fields) -> None:
@@ -190,18 +190,18 @@ def _partition_change(state: ClusterState, fields: Fields) -> None:
 
     A leader that is named begins an epoch.
     """
-    one = state.partitions[fields["topicId"], fields["partitionId"]]
-    _set_lists(one, fields)
+    partition = state.partitions[fields["topicId"], fields["partitionId"]]
+    _set_lists(partition, fields)
     leader = fields.get("leader", UNCHANGED_LEADER)
     if leader != UNCHANGED_LEADER:
-        one.lead(leader, one.leader_epoch + 1)
+        partition.lead(leader, partition.leader_epoch + 1)
 
 
 def _clear_elr(state: ClusterState, fields: Fields) -> None:
     """Clears the ELR of the partitions of one topic; of all partitions where the name is empty."""
-    for one in state.partitions.values():
-        if not fields["topicName"] or state.topics.get(one.topic_id) == fields["topicName"]:
-            one.elr, one.last_known_elr = [], []
+    for partition in state.partitions.values():
+        if not fields["topicName"] or state.topics.get(partition.topic_id) == fields["topicName"]:
+            partition.elr, partition.last_known_elr = [], []
 
 
 def _config(state: ClusterState, fields: Fields) -> None:
@@ -224,12 +224,12 @@ def _broker(state: ClusterState, fields: Fields) -> None:
 
 
 def _broker_change(state: ClusterState, fields: Fields) -> None:
-    one = state.brokers[fields["brokerId"]]
+    broker = state.brokers[fields["brokerId"]]
     for name in ("fenced", "inControlledShutdown"):
         if fields.get(name):
-            one[name] = fields[name] > 0
+            broker[name] = fields[name] > 0
     if fields.get("logDirs"):
-        one["logDirs"] = fields["logDirs"]
+        broker["logDirs"] = fields["logDirs"]
 
 
 def _acl(state: ClusterState, fields: Fields) -> None:

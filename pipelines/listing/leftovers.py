@@ -42,9 +42,9 @@ class PassedOver(NamedTuple):
 def passed_folder(folder: Folder, place: PartitionFolder, reason: str) -> list[PassedOver]:
     """Returns the folder as one that is passed over, in a list; [] if no segment is in it."""
     sized = [
-        (offset, one.length)
-        for one in folder.files
-        if isinstance(offset := parse_file(one.name.removesuffix(".deleted")), int)
+        (offset, file.length)
+        for file in folder.files
+        if isinstance(offset := parse_file(file.name.removesuffix(".deleted")), int)
     ]
     if not sized:
         return []
@@ -73,9 +73,9 @@ def deleted_files(folder: Folder, include_deleted: bool | None) -> tuple[list[tu
 def passed_files(folder: Folder, place: PartitionFolder, files: Iterable[File]) -> list[PassedOver]:
     """Returns ``.log.deleted`` files as passed over."""
     return [
-        PassedOver(f"{folder.uri}/{one.name}", *place, TO_DELETE, base, one.length)
-        for one in files
-        if (base := offset_left(one.name, DELETED_SUFFIX)) is not None
+        PassedOver(f"{folder.uri}/{file.name}", *place, TO_DELETE, base, file.length)
+        for file in files
+        if (base := offset_left(file.name, DELETED_SUFFIX)) is not None
     ]
 
 

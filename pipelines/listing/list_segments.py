@@ -122,7 +122,7 @@ def list_segments(
     )
     if resolved.files or resolved.remote or follow_symlinks or topic is not None:
         if include_deleted is None:
-            suffixes = tuple(one for one in suffixes if one != DELETED_SUFFIX)
+            suffixes = tuple(suffix for suffix in suffixes if suffix != DELETED_SUFFIX)
         folders = _merged([*folders, *remote_folders(on_demand, resolved.remote, suffixes)])
         if topic is not None:
             _check_one_folder(folders)
@@ -158,7 +158,7 @@ def no_segments_error(sources: Collection[str], listing: Listing | None = None) 
 
 def _check_one_folder(folders: Iterable[Folder]) -> None:
     """Raises a UserError if the segments that sources name are in several folders."""
-    found = sorted(f.uri for f in folders if any(one.wanted for one in f.files))
+    found = sorted(f.uri for f in folders if any(file.wanted for file in f.files))
     if len(found) > 1:
         raise UserError(
             f"--topic and --partition are for the segments of one folder, and here are {len(found)}: "

@@ -41,5 +41,5 @@ def remote_folders(
                 wanted = is_selected or row["path"] in named
                 by_folder.setdefault(folder, []).append(File(name, row["length"], row["modified"], wanted))
         for folder, logs in by_folder.items():
-            has_named = any(f"{folder}/{one.name}" in named for one in logs)
+            has_named = any(f"{folder}/{log.name}" in named for log in logs)
             yield Folder(folder, logs, None, folder == uri or has_named, not named)

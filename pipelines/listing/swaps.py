@@ -68,7 +68,7 @@ class Completed:
 
 def segments_alone(files: Iterable[File]) -> list[File]:
     """Returns the ``.log`` files of a folder."""
-    return [one for one in files if one.name.endswith(SEGMENT_SUFFIX)]
+    return [file for file in files if file.name.endswith(SEGMENT_SUFFIX)]
 
 
 def complete_swaps(folder: Folder, read_end: ReadEnd) -> Completed:

@@ -135,19 +135,19 @@ class WitnessFiles:
             found = self._with_remote(found, topic_id, partition)
         return found
 
-    def _with_remote(self, found: Witnesses, topic_id: str | None, partition: int) -> Witnesses:
+    def _with_remote(self, witnesses: Witnesses, topic_id: str | None, partition: int) -> Witnesses:
         for log_dir in sorted(self.log_dirs - self._remote.keys()):
             self._remote[log_dir] = remote_ranges(log_dir)
         known = [one for one in self._remote.values() if one is not None]
         if not known:
-            return found
+            return witnesses
         ranges = {one for each in known for one in each.by_log.get((topic_id, partition), ())}
         return replace(
-            found,
+            witnesses,
             remote=tuple(sorted(ranges)),
             has_all_remote=all(one.is_whole for one in known),
             # a log of which they name nothing may have moved nothing yet
-            is_tiered=True if ranges else found.is_tiered,
+            is_tiered=True if ranges else witnesses.is_tiered,
         )
 
 

@@ -71,7 +71,7 @@ def maintain(
             with phase("dropping old rows"):
                 dropped = _drop_old(on_demand, decoded, landed, keep_days)
         with phase("merging and deleting files"):
-            typed = [one.table for one in typed_tables(address)]
+            typed = [table.table for table in typed_tables(address)]
             tables = list(upkeep.upkeep(address, vacuum_hours, typed))
     return Maintained(address, dropped, tables, time.monotonic() - began)
 
@@ -93,12 +93,18 @@ def _drop_old(on_demand: SparkOnDemand, decoded: LakeWriter, landed: LakeWriter,
 
 def _lines(done: Maintained) -> list[str]:
     rows = [
-        (one.table, f"{one.files_before:,}", f"{one.files:,}", size_text(one.bytes), f"{one.deleted:,}")
-        for one in done.tables
+        (
+            table.table,
+            f"{table.files_before:,}",
+            f"{table.files:,}",
+            size_text(table.bytes),
+            f"{table.deleted:,}",
+        )
+        for table in done.tables
     ]
     section = Section("", ("table", "files before", "files", "bytes", "deleted files"), rows, (1, 2, 3, 4))
     dropped = f", rows of {counted_noun(done.dropped, 'segment')} dropped" if done.dropped else ""
-    files = sum(one.files_before - one.files for one in done.tables)
+    files = sum(table.files_before - table.files for table in done.tables)
     merged = f"{counted_noun(max(0, files), 'data file')} fewer to read"
     did = f"maintained {printable(done.lake)} in {done.seconds:.1f} s"
     same = "all other rows are" if dropped else "all rows are"

@@ -310,12 +310,12 @@ def _decide(
         compared = rules.check(_to_check(seen, was, whole=True).take(pa.array(again, pa.int64())))
         for i, mark in zip(again, compared, strict=True):
             marks[i] = mark
-    for place, one, row, mark in zip(rest, files, rows, marks, strict=True):
+    for place, file, row, mark in zip(rest, files, rows, marks, strict=True):
         requested = ALL if row.log[:2] in moving else rules.scope
         # in part, and records may be requested that were left out when it was decoded
         is_more = row.left_out > 0 and _scope(row, requested) != Scope.parse(row.scope)
         is_wanted = bool(is_requested[place]) or is_more
-        actions[place] = _ACTIONS.index(next_action(one, row, mark, is_wanted))
+        actions[place] = _ACTIONS.index(next_action(file, row, mark, is_wanted))
     return actions, [
         row.segment for row, mark in zip(rows, marks, strict=True) if mark is FileMatch.UNREADABLE
     ]

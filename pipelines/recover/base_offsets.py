@@ -116,7 +116,7 @@ def _with_names(copy: Copy) -> tuple[np.ndarray, np.ndarray]:
     at = np.flatnonzero(copy.entries["is_sound"] | _is_legible(copy.entries))
     names = np.zeros((2, len(copy.files)), dtype=ENTRY)
     names["file"] = np.arange(len(copy.files))
-    names["file_base"] = [one.base for one in copy.files]
+    names["file_base"] = [file.base for file in copy.files]
     names["delta"], names["magic"], names["is_sound"] = -1, 2, True
     begin, end = names
     begin["base"], limit = begin["file_base"], np.append(begin["file_base"][1:], NO_LIMIT)
@@ -262,14 +262,14 @@ def _placed(own: np.ndarray, claims: _Claims) -> np.ndarray:
     ends = np.append(begins[1:], len(own))
     weights = np.add.reduceat(own["weight"], begins).tolist()
     spans = zip(own["first"][begins].tolist(), own["last"][ends - 1].tolist(), weights, strict=True)
-    options, room = [[one] for one in spans], int(own["first"][-1])
+    options, room = [[span] for span in spans], int(own["first"][-1])
     for at in np.flatnonzero((disputed | (own["weight"] == 0))[begins]).tolist():
         options[at] = claims.of(own[begins[at]], room)
     chosen = heaviest_chain(options, own["stretch"][begins].tolist(), _GAP)
     found = np.full(len(own), _NONE, dtype=np.int64)
-    for begin, end, number, one in zip(begins.tolist(), ends.tolist(), chosen, options, strict=True):
+    for begin, end, number, option in zip(begins.tolist(), ends.tolist(), chosen, options, strict=True):
         if number >= 0:
-            found[begin:end] = own["first"][begin:end] if end > begin + 1 else one[number][0]
+            found[begin:end] = own["first"][begin:end] if end > begin + 1 else option[number][0]
     around = _Around(own, found)
     for at in np.flatnonzero(disputed & (found != _NONE)).tolist():
         if around.is_undecided(at, claims.of(own[at], room)):
@@ -300,11 +300,11 @@ class _Around:
 
     def is_undecided(self, at: int, options: Sequence[Claim]) -> bool:
         """Returns whether the chosen claim touches nothing, and another that fits weighs as much or more."""
-        first, last, weight = next(one for one in options if one[0] == self._found[at])
+        first, last, weight = next(option for option in options if option[0] == self._found[at])
         before, after = int(self.before[at]), int(self.after[at])
         touches = (self._is_near[0][at] and first == before) or (self._is_near[1][at] and last == after)
-        rivals = [one for one in options if one[0] != first and one[2] >= weight]
-        return not touches and any(before <= one[0] and one[1] <= after for one in rivals)
+        rivals = [option for option in options if option[0] != first and option[2] >= weight]
+        return not touches and any(before <= rival[0] and rival[1] <= after for rival in rivals)
 
 
 def _with_alike(copy: Copy, own: np.ndarray, found: np.ndarray, bounds: np.ndarray) -> np.ndarray:

@@ -76,8 +76,8 @@ def run(
 
             write_recovered(made, done, number)
     seconds = time.monotonic() - began
-    for one in done.inventory.warnings:
-        log.warning("%s", printable(one))
+    for warning in done.inventory.warnings:
+        log.warning("%s", printable(warning))
     if settings.json:
         print(json.dumps({**text.to_json(done, settings.lake), "seconds": round(seconds, 3)}))
         return
@@ -97,8 +97,8 @@ def _recover_metadata(
     from kafka_log_lake.pipelines.recover import quorum, state_files  # other runs start without them
 
     inventory = find_copies(settings.source, METADATA_TOPIC.__eq__)
-    for one in inventory.warnings:
-        log.warning("%s", printable(one))
+    for warning in inventory.warnings:
+        log.warning("%s", printable(warning))
     found = quorum.compare_quorum(inventory, settings)
     state = quorum.state_at(found, at)
     with job.folder_to_write(write, settings.source) if write else nullcontext() as made:

@@ -92,7 +92,7 @@ def tasks(
         size = 0
         while at < len(places) and (not some or size < _BYTES_AT_A_TIME):
             some.append(places[at])
-            size += sum(one.length for copy in inventory.copies[places[at]] for one in copy.files)
+            size += sum(file.length for copy in inventory.copies[places[at]] for file in copy.files)
             at += 1
         stored = store_entries(inventory, some, settings, folder, run)
         for number, place in enumerate(some, at - len(some)):
@@ -269,7 +269,7 @@ def _topic_id(copies: Sequence[Copy], known: Known) -> tuple[str | None, str]:
 
 def _newest(copy: Copy) -> int:
     times = copy.entries["max_timestamp"][copy.entries["is_sound"]]
-    return max([*times[-1:].tolist(), max((one.modified // 1000 for one in copy.files), default=-1)])
+    return max([*times[-1:].tolist(), max((file.modified // 1000 for file in copy.files), default=-1)])
 
 
 def _leaders(topic_id: str | None, copies: Sequence[Copy], known: Known) -> list[Leader]:

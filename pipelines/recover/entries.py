@@ -127,7 +127,7 @@ class Copy:
     @property
     def first_file(self) -> int | None:
         """Returns the base offset of the first segment; None without one."""
-        return min((one.base for one in self.files), default=None)
+        return min((file.base for file in self.files), default=None)
 
 
 def entries_of(batches: np.ndarray, is_sound: bool = True) -> np.ndarray:

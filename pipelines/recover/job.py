@@ -77,29 +77,33 @@ class Recovered:
     @property
     def logs(self) -> dict[tuple[str, int], HealedLog]:
         """Returns the healed logs by topic and partition."""
-        return {(one.topic, one.partition): one.log for one in self.partitions if one.log is not None}
+        return {
+            (partition.topic, partition.partition): partition.log
+            for partition in self.partitions
+            if partition.log is not None
+        }
 
     @property
     def policies(self) -> dict[str, Policy]:
         """Returns the cleanup policy of each topic, by its setting or by its logs."""
         cleaned: dict[str, bool] = {}
-        for one in self.partitions:
-            cleaned[one.topic] = cleaned.get(one.topic, False) or one.is_compacted
+        for partition in self.partitions:
+            cleaned[partition.topic] = cleaned.get(partition.topic, False) or partition.is_compacted
         state = self.placements.state
         return {topic: policy_of(topic, state, was_cleaned) for topic, was_cleaned in cleaned.items()}
 
     @property
     def losing(self) -> int:
         """Returns the number of records that only losing histories have."""
-        return sum(one.records for one in self.losses)
+        return sum(loss.records for loss in self.losses)
 
     @property
     def doubts(self) -> list[str]:
         """Returns each doubt once, with the partitions that it is about before it."""
         places: dict[str, list[str]] = defaultdict(list)
-        for one in self.partitions:
-            for doubt in dict.fromkeys(one.doubts):
-                places[doubt].append(f"{one.topic}-{one.partition}")
+        for partition in self.partitions:
+            for doubt in dict.fromkeys(partition.doubts):
+                places[doubt].append(f"{partition.topic}-{partition.partition}")
         found = [f"{_some(of)}: {doubt}" for doubt, of in places.items()]
         state = self.placements.state
         if state is not None and state.unread_text and not state.may_lack_partitions:
@@ -109,15 +113,15 @@ class Recovered:
     @property
     def certainty(self) -> Counter[str]:
         """Counts partitions by how certain their history is."""
-        return Counter(one.sure for one in self.partitions)
+        return Counter(partition.sure for partition in self.partitions)
 
     def rows(self, table: Table) -> list[rows.Row]:
         """Returns the rows of a table of ``rows.REPORTED``."""
-        return [row for one in self.partitions for row in one.rows[table.name]]
+        return [row for partition in self.partitions for row in partition.rows[table.name]]
 
     def total(self, name: str) -> int:
         """Returns the sum of a numeric field of ``Partition``, by its name."""
-        return sum(getattr(one, name) for one in self.partitions)
+        return sum(getattr(partition, name) for partition in self.partitions)
 
     @property
     def is_damaged(self) -> bool:
@@ -182,7 +186,7 @@ def recover(settings: Settings, decode: Decode, run: Map) -> Recovered:
 def _heal(done: Recovered, settings: Settings, folder: str, run: Map) -> None:
     """Compares copies and writes healed logs, a partition per worker or task; small sources are done here."""
     copies = (copy for some in done.inventory.copies.values() for copy in some)
-    if sum(one.length for copy in copies for one in copy.files) < LITTLE:
+    if sum(file.length for copy in copies for file in copy.files) < LITTLE:
         run = map
     losing = f"{folder}/{_LOSING}"
     shutil.rmtree(losing, ignore_errors=True)
@@ -236,9 +240,12 @@ def _listing(logs: Mapping[tuple[str, int], HealedLog]) -> Listing:
     listed = Rows()
     for place, log in logs.items():
         segments = [
-            (one.base, File(file_name(one.base), one.length, one.modified, True)) for one in log.segments
+            (segment.base, File(file_name(segment.base), segment.length, segment.modified, True))
+            for segment in log.segments
         ]
-        lists = {file_name(one.base): f"{one.uri}{PIECES}" for one in log.segments if one.length}
+        lists = {
+            file_name(segment.base): f"{segment.uri}{PIECES}" for segment in log.segments if segment.length
+        }
         listed.add(PartitionFolder(*place), canonical(log.folder), log.topic_id, segments, lists)
     starts = {canonical(log.folder): LogStart(log.start, BY_COPIES, LIKELY) for log in logs.values()}
     return Listing(listed.sorted_table(), starts=starts)
@@ -246,12 +253,12 @@ def _listing(logs: Mapping[tuple[str, int], HealedLog]) -> Listing:
 
 def _write_tables(done: Recovered) -> None:
     schema = HEALED_BATCHES.arrow_schema()
-    files = [one.healed for one in done.partitions if one.healed]
+    files = [partition.healed for partition in done.partitions if partition.healed]
     healed = (batch for file in files for batch in pq.ParquetFile(file).iter_batches())
     replace_table(done.lake, HEALED_BATCHES, pa.RecordBatchReader.from_batches(schema, healed))
     for table in rows.REPORTED:
         replace_table(done.lake, table, pa.Table.from_pylist(done.rows(table), table.arrow_schema()))
-    reader = lost_records(done.lake, [file for one in done.partitions for file in one.losing])
+    reader = lost_records(done.lake, [file for partition in done.partitions for file in partition.losing])
 
     def counted() -> Iterator[pa.RecordBatch]:
         for batch in reader:

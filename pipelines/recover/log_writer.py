@@ -53,10 +53,12 @@ class LogToWrite:
     topic_id: str | None = None
 
 
-def healed_log(one: Compared) -> LogToWrite:
+def healed_log(compared: Compared) -> LogToWrite:
     """Returns the true log of a partition, to be written."""
-    files = {copy.number: copy.files for copy in one.copies}
-    return LogToWrite(files, one.healed.batches, one.history.start, one.history.epochs, one.topic_id)
+    files = {copy.number: copy.files for copy in compared.copies}
+    return LogToWrite(
+        files, compared.healed.batches, compared.history.start, compared.history.epochs, compared.topic_id
+    )
 
 
 def segments_of(log: LogToWrite) -> Iterator[tuple[int, np.ndarray]]:
@@ -126,7 +128,7 @@ def write_log(log: LogToWrite, folder: str) -> list[SegmentFile]:
         name = file_name(log.start)
         _write(f"{folder}/{name}", b"")
         names.add(name)
-        modified = max((one.modified for files in log.files.values() for one in files), default=0)
+        modified = max((file.modified for files in log.files.values() for file in files), default=0)
         written.append(SegmentFile(f"{canonical(folder)}/{name}", log.start, 0, modified))
     _write(f"{folder}/{LEADER_EPOCH_FILE}", epochs_text(log).encode())
     if log.topic_id is not None:

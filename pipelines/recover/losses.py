@@ -23,7 +23,7 @@ def lost_records(lake: str, files: Sequence[str]) -> pa.RecordBatchReader:
     database = open_database(lake, "SELECT * FROM committed_records, records")
     import pyarrow.dataset as ds  # needed only with lost records
 
-    database.register("lost", ds.dataset([os.fspath(one) for one in files], schema=LOST))
+    database.register("lost", ds.dataset([os.fspath(file) for file in files], schema=LOST))
     words = " ".join(f"WHEN {i} THEN '{word}'" for i, (word, _) in enumerate(ANSWERS))
     reasons = " ".join(f"WHEN {i} THEN '{why}'" for i, (_, why) in enumerate(ANSWERS))
     query = _LOST_RECORDS.format(words=words, reasons=reasons, parted_at=PARTED_AT)

@@ -123,9 +123,9 @@ def _list(texts: Iterable[str]) -> list[str]:
 def _held_back(done: Recovered) -> list[str]:
     """Lists the topics whose records are held back, with the cleanup policy that is why."""
     held: Counter[str] = Counter()
-    for one in done.losses:
-        if one.fate == HELD_BACK:
-            held[one.topic] += one.records
+    for loss in done.losses:
+        if loss.fate == HELD_BACK:
+            held[loss.topic] += loss.records
     policies = done.policies
     return _list(
         f"{topic}: {counted_noun(count, 'record')} held back, as commands in restore.sh that are comments; "
@@ -136,8 +136,8 @@ def _held_back(done: Recovered) -> list[str]:
 
 def _lost_by_topic(done: Recovered) -> list[str]:
     by_topic: dict[str, list[Loss]] = defaultdict(list)
-    for one in done.losses:
-        by_topic[one.topic].append(one)
+    for loss in done.losses:
+        by_topic[loss.topic].append(loss)
     ranges: dict[str, list[Row]] = defaultdict(list)
     for row in done.rows(LOST_RANGES):
         ranges[row["topic"]].append(row)
@@ -157,9 +157,9 @@ def _topic_row(topic: str, ranges: Sequence[Row], losses: Sequence[Loss]) -> tup
     certain, possible, unknown = text.lost_counts(ranges)
     in_no_copy = f"{possible:,}" if certain == possible else f"{certain:,} to {possible:,}"
     fates, acknowledged = dict.fromkeys(range(len(FATES)), 0), dict.fromkeys(("yes", "likely", "unknown"), 0)
-    for one in losses:
-        fates[one.fate] += one.records
-        acknowledged[one.acknowledged] += one.records
+    for loss in losses:
+        fates[loss.fate] += loss.records
+        acknowledged[loss.acknowledged] += loss.records
     total = sum(fates.values())
     return possible + total, {
         "topic": topic,
@@ -232,7 +232,7 @@ _LOST: Columns = {
 def _table(rows: Sequence[Row], columns: Columns) -> list[str]:
     if not rows:
         return ["<p>None.</p>"]
-    head = "".join(f"<th>{html_text(one)}</th>" for one in columns)
+    head = "".join(f"<th>{html_text(column)}</th>" for column in columns)
     shown = ("".join(_data(value(row)) for value in columns.values()) for row in rows)
     return ["<table><tr>", head, "</tr>", *(f"<tr>{row}</tr>" for row in shown), "</table>"]
 

@@ -119,21 +119,21 @@ def heal_partition(task: Task, folder: str, losing: str) -> Partition:
     return found
 
 
-def _write_losing(one: Compared, folder: str, number: int) -> list[str]:
+def _write_losing(compared: Compared, folder: str, number: int) -> list[str]:
     """Writes the records of a partition's losing histories (LOST); returns the paths of the files.
 
     folder: for files of a run; number: of the partition in it.
     """
-    copies = [*one.copies, *one.others]
+    copies = [*compared.copies, *compared.others]
     files = {copy.number: copy.files for copy in copies}
     written = []
-    for i, (copy, why, batches) in enumerate(rows.losing(one)):
+    for i, (copy, why, batches) in enumerate(rows.losing(compared)):
         if not len(batches):
             continue
         batches = batches[np.argsort(batches["base"], kind="stable")]
         answers = pa.array(acknowledged_batches(copy, copies, batches), pa.int8())
         uris = rows.source_files(copies, batches)
-        shared = {"topic": one.topic, "partition": one.partition, "copy": copy.name, "why": why}
+        shared = {"topic": compared.topic, "partition": compared.partition, "copy": copy.name, "why": why}
         log = LogToWrite(files, batches, int(batches["base"][0]))
         written.append(f"{folder}/{number}-{i}.parquet")
         with pq.ParquetWriter(written[-1], LOST) as writer:
@@ -141,13 +141,13 @@ def _write_losing(one: Compared, folder: str, number: int) -> list[str]:
                 at = pa.array(numbers)
                 table = _rows(shared, {"segment": uris.take(at), "answer": answers.take(at)}, found)
                 if why == rows.BEFORE_START:
-                    table = table.filter(pc.less(table.column("offset"), one.history.start))
+                    table = table.filter(pc.less(table.column("offset"), compared.history.start))
                 writer.write_table(table)
     return written
 
 
-def _rows(shared: dict[str, Any], places: dict[str, pa.Array], found: pa.RecordBatch) -> pa.Table:
+def _rows(shared: dict[str, Any], places: dict[str, pa.Array], batch: pa.RecordBatch) -> pa.Table:
     """Returns rows of LOST. shared: values that are the same in all rows."""
-    repeated = {name: pa.repeat(pa.scalar(value), found.num_rows) for name, value in shared.items()}
-    own = {name: found.column(name) for name in _COLUMNS}
+    repeated = {name: pa.repeat(pa.scalar(value), batch.num_rows) for name, value in shared.items()}
+    own = {name: batch.column(name) for name in _COLUMNS}
     return pa.table({**repeated, **places, **own}).cast(LOST)

@@ -77,24 +77,24 @@ class Placements:
     def gone(self) -> list[tuple[int, str]]:
         """Returns (node, partition): copies that are missing although all disks of the node are here."""
         return [
-            (node, f"{one.topic}-{one.partition}")
-            for one in self.rows.values()
-            for node in one.missing
-            if node in self.whole and not one.unnamed
+            (node, f"{row.topic}-{row.partition}")
+            for row in self.rows.values()
+            for node in row.missing
+            if node in self.whole and not row.unnamed
         ]
 
     @property
     def missing(self) -> Counter[int]:
         """Returns node -> the number of partitions whose copy of that node is missing."""
-        return Counter(node for one in self.rows.values() for node in one.missing)
+        return Counter(node for row in self.rows.values() for node in row.missing)
 
     @property
     def absent(self) -> list[str]:
         """Returns the partitions of which no source has a copy."""
         return [
-            f"{one.topic}-{one.partition}"
-            for one in self.rows.values()
-            if len(one.missing) == len(one.replicas) and not one.unnamed
+            f"{row.topic}-{row.partition}"
+            for row in self.rows.values()
+            if len(row.missing) == len(row.replicas) and not row.unnamed
         ]
 
     @property
@@ -135,12 +135,12 @@ def placements(inventory: Inventory) -> Placements:
     if found.state is not None:
         found.whole = _whole_nodes(found.state, inventory)
         rows = sorted(_rows(found.state, inventory, found.whole))
-        found.rows = {PartitionFolder(one.topic, one.partition): one for one in rows}
+        found.rows = {PartitionFolder(row.topic, row.partition): row for row in rows}
     return found
 
 
 def _add(found: Placements, copy: Copy) -> None:
-    state = state_of_files(local_path(copy.folder) or "", (local_path(one.uri) or "" for one in copy.files))
+    state = state_of_files(local_path(copy.folder) or "", (local_path(file.uri) or "" for file in copy.files))
     own = found.by_node.get(copy.broker_id) if copy.broker_id is not None else None
     if copy.broker_id is not None and (own is None or _rank(own) < _rank(state)):
         found.by_node[copy.broker_id] = state
@@ -154,11 +154,11 @@ def _rank(state: ClusterState) -> tuple[int, int]:
 
 
 def _rows(state: ClusterState, inventory: Inventory, whole: set[int]) -> Iterator[Placement]:
-    for one in state.partitions.values():
-        topic = state.topics.get(one.topic_id)
+    for partition in state.partitions.values():
+        topic = state.topics.get(partition.topic_id)
         if topic is not None and inventory.is_meant(topic):
-            copies = inventory.copies.get(PartitionFolder(topic, one.partition), ())
-            yield _placement(topic, one, copies, whole)
+            copies = inventory.copies.get(PartitionFolder(topic, partition.partition), ())
+            yield _placement(topic, partition, copies, whole)
 
 
 def _whole_nodes(state: ClusterState, inventory: Inventory) -> set[int]:
@@ -171,22 +171,22 @@ def _whole_nodes(state: ClusterState, inventory: Inventory) -> set[int]:
     return {node for node, dirs in here.items() if registered.get(node, set()) <= dirs}
 
 
-def _placement(topic: str, one: Partition, copies: Sequence[Copy], whole: set[int]) -> Placement:
+def _placement(topic: str, partition: Partition, copies: Sequence[Copy], whole: set[int]) -> Placement:
     own = [
         copy
         for copy in copies
-        if copy.files and copy.state in (LIVE, FUTURE) and copy.topic_id in (one.topic_id, None)
+        if copy.files and copy.state in (LIVE, FUTURE) and copy.topic_id in (partition.topic_id, None)
     ]
     here = {copy.broker_id for copy in own}
-    last: Mapping[int, int] = one.led or {NO_LEADER: -1}
+    last: Mapping[int, int] = partition.led or {NO_LEADER: -1}
     leader = max(last, key=lambda node: last[node])
-    absent = set(one.replicas) - here
-    empty = sorted((absent & whole) - {*one.isr, *one.led})
+    absent = set(partition.replicas) - here
+    empty = sorted((absent & whole) - {*partition.isr, *partition.led})
     missing = sorted(absent - set(empty))
     unnamed = sorted(copy.name for copy in own if copy.broker_id is None)
-    has_leader = one.leader != NO_LEADER
-    lists = sorted(one.isr), sorted(one.elr), list(one.replicas), missing, empty, unnamed
-    return Placement(topic, one.partition, one.topic_id, leader, last[leader], has_leader, *lists)
+    has_leader = partition.leader != NO_LEADER
+    lists = sorted(partition.isr), sorted(partition.elr), list(partition.replicas), missing, empty, unnamed
+    return Placement(topic, partition.partition, partition.topic_id, leader, last[leader], has_leader, *lists)
 
 
 def _ids(nodes: Sequence[int]) -> str:

@@ -141,8 +141,8 @@ def count_losses(database: duckdb.DuckDBPyConnection) -> list[Loss]:
 def by_fate(losses: Iterable[Loss]) -> dict[int, int]:
     """Returns fate -> number of records, without fates of no record."""
     counts: Counter[int] = Counter()
-    for one in losses:
-        counts[one.fate] += one.records
+    for loss in losses:
+        counts[loss.fate] += loss.records
     return dict(sorted(counts.items()))
 
 
@@ -267,10 +267,10 @@ def _script(
         else:
             yield comment(counted_noun(count, "record"))
             yield file.command
-    for one in losses:
-        if one.fate == NO_NAME:
-            words = f"{counted_noun(one.records, 'record')} left out: Kafka takes no topic of the name"
-            yield comment(f"{words} {shell_word(one.topic)}")
+    for loss in losses:
+        if loss.fate == NO_NAME:
+            words = f"{counted_noun(loss.records, 'record')} left out: Kafka takes no topic of the name"
+            yield comment(f"{words} {shell_word(loss.topic)}")
 
 
 def _line(row: dict[str, Any]) -> str | None:

@@ -27,23 +27,23 @@ def range_text(first: int, last: int) -> str:
     return f"{first}-{last}" if first != last else str(first)
 
 
-def replica_rows(one: Compared) -> Iterator[Row]:
+def replica_rows(compared: Compared) -> Iterator[Row]:
     """Yields a row of ``replica_report`` for each copy."""
-    for copy in (*one.copies, *one.others):
-        is_own = copy in one.copies
+    for copy in (*compared.copies, *compared.others):
+        is_own = copy in compared.copies
         noted = believed_epochs(copy) if is_own else copy.epochs or []
         sound = copy.entries[copy.entries["is_sound"]]
         start, end = log_start(copy, noted), log_end(copy)
         known = dict(epochs_of_batches(copy)) | dict(noted)
         yield {
-            "topic": one.topic,
-            "partition": one.partition,
+            "topic": compared.topic,
+            "partition": compared.partition,
             "topic_id": copy.topic_id,
             "copy": copy.name,
             "broker_id": copy.broker_id,
             "partition_dir": copy.folder,
             "state": copy.state,
-            "role": _role(one, copy),
+            "role": _role(compared, copy),
             "log_start_offset": start,
             "log_end_offset": end,
             "high_watermark": copy.high_watermark,
@@ -51,7 +51,7 @@ def replica_rows(one: Compared) -> Iterator[Row]:
             "epochs": epoch_texts(sorted(known.items())),
             "batches": len(sound),
             "bytes": sum(file.length for file in copy.files),
-            "missing": [range_text(*gap) for gap in _missing(one, copy, start, end)] if is_own else [],
+            "missing": [range_text(*gap) for gap in _missing(compared, copy, start, end)] if is_own else [],
             "damaged_ranges": len(copy.hurts),
             "damage": [
                 f"{copy.files[hurt.file].uri.rpartition('/')[2]} byte {hurt.position}, {hurt.size} bytes: "
@@ -59,98 +59,97 @@ def replica_rows(one: Compared) -> Iterator[Row]:
                 for hurt in copy.hurts
             ],
             "mended": int(np.count_nonzero(copy.entries["mended"])),
-            "diverged_from": _diverged_from(one, copy) if is_own else None,
-            "behind": _behind(one, copy) if is_own and copy.state != DELETED else None,
+            "diverged_from": _diverged_from(compared, copy) if is_own else None,
+            "behind": _behind(compared, copy) if is_own and copy.state != DELETED else None,
             "last_written": max((file.modified for file in copy.files), default=None),
             "contradicted": list(dict.fromkeys([*copy.unbelieved, *copy.unreadable])),
         }
 
 
-def _role(one: Compared, copy: Copy) -> str:
-    if copy not in one.copies:
+def _role(compared: Compared, copy: Copy) -> str:
+    if copy not in compared.copies:
         return OTHER_ID
-    if copy.number == one.history.primary:
+    if copy.number == compared.history.primary:
         return "primary"
-    return "holder" if copy.number in one.history.holders else "other"
+    return "holder" if copy.number in compared.history.holders else "other"
 
 
-def _missing(one: Compared, copy: Copy, start: int, end: int) -> list[tuple[int, int]]:
+def _missing(compared: Compared, copy: Copy, start: int, end: int) -> list[tuple[int, int]]:
     """Returns the ranges of true offsets that a copy lacks between its own log start and log end."""
-    known = joined(one.healed.known[copy.number])
-    return missing(known, max(start, one.history.start), min(end, one.history.end))
+    known = joined(compared.healed.known[copy.number])
+    return missing(known, max(start, compared.history.start), min(end, compared.history.end))
 
 
-def _diverged_from(one: Compared, copy: Copy) -> int | None:
-    entries = copy.entries[copy.entries["is_sound"] & ~one.history.is_true[copy.number]]
+def _diverged_from(compared: Compared, copy: Copy) -> int | None:
+    entries = copy.entries[copy.entries["is_sound"] & ~compared.history.is_true[copy.number]]
     return int(entries["base"].min()) if len(entries) else None
 
 
-def _behind(one: Compared, copy: Copy) -> int:
-    end = one.true_end(copy)
-    return max(0, one.history.end - (one.history.start if end is None else end))
+def _behind(compared: Compared, copy: Copy) -> int:
+    end = compared.true_end(copy)
+    return max(0, compared.history.end - (compared.history.start if end is None else end))
 
 
-def losing(one: Compared) -> Iterator[tuple[Copy, str, np.ndarray]]:
+def losing(compared: Compared) -> Iterator[tuple[Copy, str, np.ndarray]]:
     """Yields (copy, reason, ENTRY[n]): sound batches of copies that the true history lacks."""
-    for copy in one.copies:
-        sound, true = copy.entries["is_sound"], one.history.is_true[copy.number]
-        before = true & (copy.entries["base"] < one.history.start)
+    for copy in compared.copies:
+        sound, true = copy.entries["is_sound"], compared.history.is_true[copy.number]
+        before = true & (copy.entries["base"] < compared.history.start)
         yield copy, DIVERGED, copy.entries[sound & ~true]
         yield copy, BEFORE_START, copy.entries[sound & before]
-    for copy in one.others:
+    for copy in compared.others:
         yield copy, OTHER_ID, copy.entries[copy.entries["is_sound"]]
 
 
-def divergence_rows(one: Compared) -> Iterator[Row]:
+def divergence_rows(compared: Compared) -> Iterator[Row]:
     """Yields a row of ``divergence`` for each range of a copy's batches of one epoch that are not true."""
-    for copy, why, batches in losing(one):
+    for copy, why, batches in losing(compared):
         for epoch in np.unique(batches["epoch"]).tolist():
             some = batches[batches["epoch"] == epoch]
             for first, last in joined(zip(some["base"].tolist(), some["last"].tolist(), strict=True)):
                 inside = (some["base"] >= first) & (some["last"] <= last)
                 if why == BEFORE_START:
-                    last = min(last, one.history.start - 1)
+                    last = min(last, compared.history.start - 1)
                 yield {
-                    "topic": one.topic,
-                    "partition": one.partition,
+                    "topic": compared.topic,
+                    "partition": compared.partition,
                     "first_offset": first,
                     "last_offset": last,
                     "copy": copy.name,
                     "leader_epoch": epoch,
                     "batches": int(np.count_nonzero(inside)),
                     "why": why,
-                    "true_copies": _holders_of(one, first, last),
-                    "true_epochs": epoch_texts(one.history.epochs),
-                    "rule": _rule(one, why),
-                    "certainty": str(one.history.sure),
-                    "detail": "; ".join(one.history.doubts) or None,
+                    "true_copies": _holders_of(compared, first, last),
+                    "true_epochs": epoch_texts(compared.history.epochs),
+                    "rule": _rule(compared, why),
+                    "certainty": str(compared.history.sure),
+                    "detail": "; ".join(compared.history.doubts) or None,
                 }
 
 
-def _rule(one: Compared, why: str) -> str:
+def _rule(compared: Compared, why: str) -> str:
     if why == OTHER_ID:
-        return one.id_rule
+        return compared.id_rule
     if why == BEFORE_START:
-        return (
-            f"the log begins at {one.history.start}, the highest log start of the copies with its last epoch"
-        )
-    return one.history.rule
+        start = compared.history.start
+        return f"the log begins at {start}, the highest log start of the copies with its last epoch"
+    return compared.history.rule
 
 
-def _holders_of(one: Compared, first: int, last: int) -> list[str]:
+def _holders_of(compared: Compared, first: int, last: int) -> list[str]:
     return [
         copy.name
-        for copy in one.copies
-        if any(begin <= last and end >= first for begin, end in one.healed.known[copy.number])
+        for copy in compared.copies
+        if any(begin <= last and end >= first for begin, end in compared.healed.known[copy.number])
     ]
 
 
-def lost_rows(one: Compared) -> Iterator[Row]:
+def lost_rows(compared: Compared) -> Iterator[Row]:
     """Yields a row of ``lost_ranges`` for each range that no copy has."""
-    for lost in one.healed.lost:
+    for lost in compared.healed.lost:
         yield {
-            "topic": one.topic,
-            "partition": one.partition,
+            "topic": compared.topic,
+            "partition": compared.partition,
             "first_offset": lost.first,
             "last_offset": lost.last,
             "certain_records": lost.certain,
@@ -164,24 +163,24 @@ def lost_rows(one: Compared) -> Iterator[Row]:
 REPORTED = {REPLICA_REPORT: replica_rows, DIVERGENCE: divergence_rows, LOST_RANGES: lost_rows}
 
 
-def healed_table(one: Compared, segments: pa.Array, positions: np.ndarray) -> pa.Table:
+def healed_table(compared: Compared, segments: pa.Array, positions: np.ndarray) -> pa.Table:
     """Makes the rows of ``healed_batches``; segments and positions: where the batches lie once written."""
-    batches = one.healed.batches
-    names = pa.array([copy.name for copy in one.copies], pa.string())
-    place = np.zeros(max(copy.number for copy in one.copies) + 1, dtype=np.int64)
-    place[[copy.number for copy in one.copies]] = np.arange(len(one.copies))
+    batches = compared.healed.batches
+    names = pa.array([copy.name for copy in compared.copies], pa.string())
+    place = np.zeros(max(copy.number for copy in compared.copies) + 1, dtype=np.int64)
+    place[[copy.number for copy in compared.copies]] = np.arange(len(compared.copies))
     mended = pa.array([_mended(bits) for bits in range(_ALL_MENDED + 1)], pa.string())
     columns = {
-        "topic": pa.repeat(pa.scalar(one.topic), len(batches)),
-        "partition": np.full(len(batches), one.partition, dtype=np.int32),
+        "topic": pa.repeat(pa.scalar(compared.topic), len(batches)),
+        "partition": np.full(len(batches), compared.partition, dtype=np.int32),
         "base_offset": batches["base"],
         "last_offset": batches["last"],
         "leader_epoch": batches["epoch"],
         "declared_count": batches["count"],
         "copy": names.take(pa.array(place[batches["copy"]])),
-        "copies": _copies_of(one),
+        "copies": _copies_of(compared),
         "mended": mended.take(pa.array(batches["mended"])),
-        "source_segment": source_files(one.copies, batches),
+        "source_segment": source_files(compared.copies, batches),
         "source_position": batches["position"],
         "size_bytes": batches["size"],
         "crc": batches["crc"],
@@ -204,10 +203,10 @@ def _mended(bits: int) -> str | None:
     return ", ".join(word for bit, word in MENDED_WORDS.items() if bits & bit) or None
 
 
-def _copies_of(one: Compared) -> np.ndarray:
+def _copies_of(compared: Compared) -> np.ndarray:
     """Returns int32[n]: how many copies have each healed batch whole."""
-    batches = one.healed.batches
+    batches = compared.healed.batches
     count = np.zeros(len(batches), dtype=np.int32)
-    for copy in one.copies:
+    for copy in compared.copies:
         count += are_among(batches, copy.sound)
     return count

@@ -87,22 +87,22 @@ class SidesOfCopies:
         return row
 
 
-def _sides_of(one: Compared) -> _Sides:
-    sides = _Sides(str(one.history.sure), one.history.start)
-    for copy in (*one.copies, *one.others):
+def _sides_of(compared: Compared) -> _Sides:
+    sides = _Sides(str(compared.history.sure), compared.history.start)
+    for copy in (*compared.copies, *compared.others):
         for file in copy.files:
             sides.names[file.uri] = copy.name, copy.topic_id
-    for copy in one.copies:
-        kept = copy.entries[copy.entries["is_sound"] & one.history.is_true[copy.number]]
+    for copy in compared.copies:
+        kept = copy.entries[copy.entries["is_sound"] & compared.history.is_true[copy.number]]
         pairs = zip(kept["file"].tolist(), kept["position"].tolist(), strict=True)
         sides.true |= {(copy.files[file].uri, position) for file, position in pairs}
-    for copy, why, batches in losing(one):
+    for copy, why, batches in losing(compared):
         columns = (batches[name].tolist() for name in ("file", "position", "last"))
         for file, position, last in zip(*columns, strict=True):
-            if why != BEFORE_START or last < one.history.start:  # a batch may hold the log start
+            if why != BEFORE_START or last < compared.history.start:  # a batch may hold the log start
                 sides.losers[copy.files[file].uri, position] = why
-    healed = one.healed.batches[np.argsort(one.healed.batches["base"], kind="stable")]
+    healed = compared.healed.batches[np.argsort(compared.healed.batches["base"], kind="stable")]
     sides.taken = np.stack([healed[name].astype(np.int64) for name in ("base", "last", "epoch")], axis=1)
-    names = {copy.number: copy.name for copy in one.copies}
+    names = {copy.number: copy.name for copy in compared.copies}
     sides.takers = [names[number] for number in healed["copy"].tolist()]
     return sides

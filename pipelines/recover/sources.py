@@ -135,7 +135,7 @@ def find_copies(sources: Sequence[str], is_meant: TopicTest, include_deleted: bo
         if place.topic != METADATA_TOPIC:
             for copy in copies:
                 copy.folder = original(copy.folder)
-                copy.files = [one._replace(uri=original(one.uri)) for one in copy.files]
+                copy.files = [file._replace(uri=original(file.uri)) for file in copy.files]
     return inventory
 
 
@@ -150,9 +150,9 @@ def _partition_folders(root: str, inventory: Inventory) -> Iterator[str]:
         except OSError as error:
             inventory.warnings.append(f"{path} can't be read: {error.strerror}")
             continue
-        todo += sorted((one.path for one in entries if one.is_dir(follow_symlinks=False)), reverse=True)
+        todo += sorted((entry.path for entry in entries if entry.is_dir(follow_symlinks=False)), reverse=True)
         is_place = not isinstance(parse_folder(canonical(path)), str) or parse_left_folder(path)
-        if is_place and any(one.name in _OWN or one.name.endswith(SEGMENT_SUFFIX) for one in entries):
+        if is_place and any(entry.name in _OWN or entry.name.endswith(SEGMENT_SUFFIX) for entry in entries):
             yield path
 
 
@@ -187,7 +187,7 @@ def _add_deleted(
 ) -> None:
     """Adds each ``.log.deleted`` file of a folder as a copy: other files may have its offsets too."""
     if not inventory.include_deleted or METADATA_TOPIC in name:
-        inventory.passed_over += [local_path(one.uri) or one.uri for one in files]
+        inventory.passed_over += [local_path(file.uri) or file.uri for file in files]
         return
     for one in files:
         copy = Copy(0, f"{name}/{one.uri.rpartition('/')[2]}", of.broker_id, of.folder, DELETED, of.topic_id)

@@ -51,10 +51,16 @@ def tables(state: ClusterState) -> Iterator[tuple[Table, pa.Table]]:
         CLUSTER_TOPICS: [(name, one, *sizes.get(name, (0, 0))) for one, name in state.topics.items()],
         CLUSTER_PARTITIONS: [
             (
-                *(state.topics.get(one.topic_id), one.topic_id, one.partition, one.leader, one.leader_epoch),
-                *(one.replicas, one.isr, one.elr, one.last_known_elr),
+                *(
+                    state.topics.get(partition.topic_id),
+                    partition.topic_id,
+                    partition.partition,
+                    partition.leader,
+                    partition.leader_epoch,
+                ),
+                *(partition.replicas, partition.isr, partition.elr, partition.last_known_elr),
             )
-            for one in state.partitions.values()
+            for partition in state.partitions.values()
         ],
         CLUSTER_SETTINGS: [
             (kind, name, key, value)
@@ -62,13 +68,13 @@ def tables(state: ClusterState) -> Iterator[tuple[Table, pa.Table]]:
             for key, value in values.items()
         ],
         CLUSTER_ACLS: [
-            tuple(one[column.name] for column in CLUSTER_ACLS.columns) for one in state.acls.values()
+            tuple(acl[column.name] for column in CLUSTER_ACLS.columns) for acl in state.acls.values()
         ],
         CLUSTER_USERS: [(*key, count) for key, count in state.users.items()],
         CLUSTER_FEATURES: list(state.features.items()),
         CLUSTER_BROKERS: [
-            (number, one.get("rack"), bool(one.get("fenced")), _addresses(one))
-            for number, one in state.brokers.items()
+            (number, broker.get("rack"), bool(broker.get("fenced")), _addresses(broker))
+            for number, broker in state.brokers.items()
         ],
         CLUSTER_QUOTAS: [
             (entity, key, value) for entity, values in state.quotas.items() for key, value in values.items()
@@ -84,7 +90,7 @@ def tables(state: ClusterState) -> Iterator[tuple[Table, pa.Table]]:
 
 def _addresses(broker: dict[str, Any]) -> str:
     ends = broker.get("endPoints") or ()
-    return ",".join(f"{one.get('name')}://{one.get('host')}:{one.get('port')}" for one in ends)
+    return ",".join(f"{end.get('name')}://{end.get('host')}:{end.get('port')}" for end in ends)
 
 
 def commands(state: ClusterState) -> Iterator[str]:
@@ -138,11 +144,11 @@ def _acl(one: dict[str, str]) -> str:
 def _topics(state: ClusterState) -> dict[str, tuple[int, int]]:
     """Returns topic name -> (partitions, replication factor)."""
     found: dict[str, tuple[int, int]] = {}
-    for one in state.partitions.values():
-        name = state.topics.get(one.topic_id)
+    for partition in state.partitions.values():
+        name = state.topics.get(partition.topic_id)
         if name is not None:
             count, factor = found.get(name, (0, 0))
-            found[name] = (max(count, one.partition + 1), max(factor, len(one.replicas)))
+            found[name] = (max(count, partition.partition + 1), max(factor, len(partition.replicas)))
     return found
 
 

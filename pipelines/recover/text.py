@@ -37,7 +37,7 @@ def to_json(done: Recovered, lake: str | None) -> dict[str, Any]:
         "lost_records": done.lost_records,
         "distinct_lost_records": done.losing,
         "acknowledged": _counted(done, "acknowledged"),
-        "also_in_truth": sum(one.also for one in done.losses),
+        "also_in_truth": sum(loss.also for loss in done.losses),
         "restore": {FATES[fate][0]: count for fate, count in by_fate(done.losses).items()},
         "missing_copies": {str(node): count for node, count in sorted(named.missing.items())},
         "missing_partitions": named.absent,
@@ -53,8 +53,8 @@ def to_json(done: Recovered, lake: str | None) -> dict[str, Any]:
 def _counted(done: Recovered, name: str) -> dict[str, int]:
     """Counts the records of losing histories by a field of ``Loss``."""
     counts: Counter[str] = Counter()
-    for one in done.losses:
-        counts[getattr(one, name)] += one.records
+    for loss in done.losses:
+        counts[getattr(loss, name)] += loss.records
     return dict(counts)
 
 
@@ -65,7 +65,7 @@ def lines(done: Recovered, lake: str | None, has_report: bool = False) -> list[s
     certain, possible, unknown = lost_counts(lost_ranges)
     more = f", and more behind {counted_noun(unknown, 'log')}" if unknown else ""
     why, answers = (_counts_text(_counted(done, name)) for name in ("why", "acknowledged"))
-    also = sum(one.also for one in done.losses)
+    also = sum(loss.also for loss in done.losses)
     sure = ", ".join(f"{count:,} {name}" for name, count in sorted(done.certainty.items()))
     missing = done.placements.missing_text
     batches, from_others, mended = (

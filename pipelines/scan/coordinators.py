@@ -39,11 +39,11 @@ class Coordinators:
     def of(self, producer: int) -> CoordinatorState | None:
         """Returns the last note on a producer id that a transactional id has or had; None without one."""
         found = []
-        for one in self.records.values():
-            if one.noted is not None and producer == one.producer_id:
-                found.append(one.noted)
-            elif one.noted is not None and producer == one.before:
-                found.append(dataclasses.replace(one.noted, producer_epoch=None, partitions=frozenset()))
+        for record in self.records.values():
+            if record.noted is not None and producer == record.producer_id:
+                found.append(record.noted)
+            elif record.noted is not None and producer == record.before:
+                found.append(dataclasses.replace(record.noted, producer_epoch=None, partitions=frozenset()))
         return max(found, key=lambda one: (one.updated_ms or 0, one.transactional_id), default=None)
 
 
@@ -60,10 +60,12 @@ def add_endings(findings: Findings, listing: Listing) -> None:
         name = log_dir if log_dir in known else ""
         own = known.get(name, Coordinators())
         logs[name].append(log)
-        for at, one in enumerate(log.open_transactions):
-            place = log.topic, log.partition, one.producer_epoch
-            ending = ending_of(one.age, log.clock, place, own.of(one.producer_id), now_ms, own.unread)
-            log.open_transactions[at] = dataclasses.replace(one, ending=ending)
+        for at, transaction in enumerate(log.open_transactions):
+            place = log.topic, log.partition, transaction.producer_epoch
+            ending = ending_of(
+                transaction.age, log.clock, place, own.of(transaction.producer_id), now_ms, own.unread
+            )
+            log.open_transactions[at] = dataclasses.replace(transaction, ending=ending)
     for name, own in known.items():
         findings.prepared += _with_markers(own, logs[name], now_ms)
 
@@ -71,15 +73,15 @@ def add_endings(findings: Findings, listing: Listing) -> None:
 def _with_markers(own: Coordinators, logs: list[ScannedLog], now_ms: int) -> list[CoordinatorState]:
     """Returns transactions prepared for longer than the timeout that no scanned log of theirs has open."""
     places = {(log.topic, log.partition) for log in logs}
-    opened = {one.producer_id for log in logs for one in log.open_transactions}
+    opened = {transaction.producer_id for log in logs for transaction in log.open_transactions}
     return [
-        one.noted
-        for one in own.records.values()
-        if one.noted is not None
-        and one.noted.state in PREPARE
-        and now_ms - (one.noted.updated_ms or 0) > TRANSACTION_TIMEOUT_MS
-        and one.producer_id not in opened
-        and one.noted.partitions & places
+        record.noted
+        for record in own.records.values()
+        if record.noted is not None
+        and record.noted.state in PREPARE
+        and now_ms - (record.noted.updated_ms or 0) > TRANSACTION_TIMEOUT_MS
+        and record.producer_id not in opened
+        and record.noted.partitions & places
     ]
 
 

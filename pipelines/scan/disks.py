@@ -15,14 +15,14 @@ from kafka_log_lake.udfs.batches.retention import NOTHING
 
 def leaders(findings: Findings) -> Iterator[Section]:
     """Yields per cluster a table of the last leaders by its metadata log, missing copies first."""
-    for found in findings.placements.values():
-        rows = sorted(found.rows.values(), key=lambda one: (not one.missing, one.has_leader))
-        said = f"by __cluster_metadata of {found.disk}, up to offset {found.state.reached:,}"
-        notes = [said, found.missing_text, found.state.unread_text]
+    for placement in findings.placements.values():
+        rows = sorted(placement.rows.values(), key=lambda one: (not one.missing, one.has_leader))
+        said = f"by __cluster_metadata of {placement.disk}, up to offset {placement.state.reached:,}"
+        notes = [said, placement.missing_text, placement.state.unread_text]
         yield Section(
             f"leaders ({printable('; '.join(filter(None, notes)))})",
             ("topic-partition", "last leader", "epoch", "now", "ISR", "replicas", "copies missing"),
-            [_leader(one) for one in rows],
+            [_leader(row) for row in rows],
             (1, 2),
         )
 
@@ -50,7 +50,9 @@ def clusters(findings: Findings) -> Section:
 
 def room(findings: Findings) -> Section:
     """Returns the table of disk space by topic, and what retention could free now."""
-    free = [(size_text(one.free), size_text(one.size), one.log_dirs[0]) for one in volumes(findings)]
+    free = [
+        (size_text(volume.free), size_text(volume.size), volume.log_dirs[0]) for volume in volumes(findings)
+    ]
     disks = [f"{left} of {size} free at {log_dir}" for left, size, log_dir in free]
     # a broker's own file may set other defaults: log.retention.*
     rule = "retention by __cluster_metadata, else Kafka's defaults"
@@ -70,17 +72,17 @@ def room(findings: Findings) -> Section:
     )
 
 
-def _room(one: Space) -> tuple[str, ...]:
-    held = one.held_by
+def _room(space: Space) -> tuple[str, ...]:
+    held = space.held_by
     words = (
-        (NOTHING if one.held else "local retention decides: it is in remote storage too")
+        (NOTHING if space.held else "local retention decides: it is in remote storage too")
         if held is None
         else held.held_by
     )
     if held is not None and held.held_ms is not None:
         words = f"{words}: {time_text(held.held_ms)}"
-    sizes = (one.segments, one.indexes, one.deleted, one.leftovers, one.can_go)
-    return (printable(one.topic), *(size_text(size) for size in sizes), words)
+    sizes = (space.segments, space.indexes, space.deleted, space.leftovers, space.can_go)
+    return (printable(space.topic), *(size_text(size) for size in sizes), words)
 
 
 def objects(findings: Findings) -> dict[str, Any]:
@@ -90,27 +92,27 @@ def objects(findings: Findings) -> dict[str, Any]:
         "leaders": [
             {
                 "cluster_id": cluster_id,
-                "disk": found.disk,
-                "reached": found.state.reached,
-                "unread": dict(found.state.unread),
-                "partitions": [one._asdict() for one in found.rows.values()],
+                "disk": placement.disk,
+                "reached": placement.state.reached,
+                "unread": dict(placement.state.unread),
+                "partitions": [row._asdict() for row in placement.rows.values()],
             }
-            for cluster_id, found in findings.placements.items()
+            for cluster_id, placement in findings.placements.items()
         ],
-        "volumes": [asdict(one) for one in volumes(findings)],
+        "volumes": [asdict(volume) for volume in volumes(findings)],
         "room": [_room_object(one) for one in space_by_topic(findings)],
     }
 
 
-def _room_object(one: Space) -> dict[str, Any]:
-    held = one.held_by
+def _room_object(space: Space) -> dict[str, Any]:
+    held = space.held_by
     return {
-        "topic": one.topic,
-        "segments_bytes": one.segments,
-        "index_bytes": one.indexes,
-        "deleted_bytes": one.deleted,
-        "leftover_bytes": one.leftovers,
-        "retention_frees_bytes": one.can_go,
+        "topic": space.topic,
+        "segments_bytes": space.segments,
+        "index_bytes": space.indexes,
+        "deleted_bytes": space.deleted,
+        "leftover_bytes": space.leftovers,
+        "retention_frees_bytes": space.can_go,
         "held_by": held.held_by if held is not None else None,
         "held_ms": held.held_ms if held is not None else None,
     }

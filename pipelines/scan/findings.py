@@ -111,7 +111,11 @@ class ScannedLog:
     @property
     def hanging(self) -> list[OpenTransaction]:
         """Returns transactions open at the last write longer than a broker allows, or for unknown time."""
-        return [one for one in self.open_transactions if (one.ending or one.age).hangs_as_of_last_write]
+        return [
+            transaction
+            for transaction in self.open_transactions
+            if (transaction.ending or transaction.age).hangs_as_of_last_write
+        ]
 
 
 @dataclass
@@ -159,14 +163,14 @@ class Findings:
             or self.unreadable
             or self.contradictions
             or any(not log.account.is_sound or log.zeroed or log.unconfirmed for log in self.logs)
-            or any(one.gone for one in self.placements.values())
+            or any(placement.gone for placement in self.placements.values())
             or any(row["diverged_from"] is not None for row in self.replicas)
         )
 
     @property
     def contradictions(self) -> list[tuple[ScannedLog, Contradiction]]:
         """Returns batches whose base offset or leader epoch contradicts the log around them."""
-        return [(log, one) for log in self.logs for one in log.contradictions]
+        return [(log, contradiction) for log in self.logs for contradiction in log.contradictions]
 
     @property
     def payloads(self) -> list[PayloadFormat]:
@@ -225,7 +229,7 @@ def _account(log: ScannedLog, scanned: list[Scanned], unread: list[int], witness
     files = files_of(scanned, unread)
     within = [*log.missing, *filter(None, map(of_damage, log.damages))]
     reached = log.end if log.batches else files[0]
-    is_open = any(one.last_lost is None for one in log.damages if one.first_lost is not None)
+    is_open = any(damage.last_lost is None for damage in log.damages if damage.first_lost is not None)
     # the last segment has no batch; its name is an offset that the log had reached
     if reached < files[-1] and not (log.is_compacted or is_open or unread or log.foreign):
         within.append(Unseen(reached, files[-1] - 1))
@@ -256,7 +260,7 @@ def _scanned_log(scanned: list[Scanned], unread: list[int]) -> ScannedLog:
         if (kind := slices[0].foreign) and not any(scan.report.totals.batches for scan in slices)
     }
     log.foreign_bytes = sum(segment.length for segment, _ in scanned if segment.uri in log.foreign)
-    log.damages = [one for one in log.damages if one.segment not in log.foreign]
+    log.damages = [damage for damage in log.damages if damage.segment not in log.foreign]
     log.zeroed = [
         s.length for s, slices in scanned if log.batches and s.file_base_offset < last and is_zeros(s, slices)
     ]

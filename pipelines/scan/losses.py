@@ -41,7 +41,7 @@ def tail_text(log: ScannedLog) -> str:
 def verdict(findings: Findings) -> Verdict:
     logs, damages = findings.logs, [one for _, one in findings.damages]
     size, segments = sum(log.bytes for log in logs), sum(log.segments for log in logs)
-    damaged = sum(one.size for one in damages)
+    damaged = sum(damage.size for damage in damages)
     faults = []
     if damages:
         faults.append(f"{counted_noun(len(damages), 'damaged range')} ({counted_noun(damaged, 'byte')})")
@@ -53,7 +53,7 @@ def verdict(findings: Findings) -> Verdict:
     tails = _tails(logs)
     faults += tails.faults
     expired, beyond = _passed_over(findings)
-    gone = [place for one in findings.placements.values() for place in one.gone]
+    gone = [place for placement in findings.placements.values() for place in placement.gone]
     if gone:
         faults.append(
             f"{counted_noun(len(gone), 'partition folder')} that __cluster_metadata places on these disks "
@@ -73,7 +73,7 @@ def verdict(findings: Findings) -> Verdict:
             *tails.unchecked,
             *elsewhere_texts(one for _, one in findings.missing),
             *unlooked_texts(findings.skipped),
-            *(f"{one}, which --include-deleted reads" for one in passed_over_texts(beyond)),
+            *(f"{text}, which --include-deleted reads" for text in passed_over_texts(beyond)),
         ],
         [*tails.notes, *_notes(findings, expired)],
     )
@@ -140,9 +140,9 @@ def _lost(findings: Findings, tails: Tails) -> list[str]:
     """Says what is lost in damage, in tails and between segments."""
     damages = [one for _, one in findings.damages]
     counted = sum(
-        one.last_lost - one.first_lost + 1
-        for one in damages
-        if one.first_lost is not None and one.last_lost is not None
+        damage.last_lost - damage.first_lost + 1
+        for damage in damages
+        if damage.first_lost is not None and damage.last_lost is not None
     )
     open_ended = {
         (log.partition_dir, one.first_lost)
@@ -243,15 +243,15 @@ def _comparing(findings: Findings) -> list[Step]:
     is_few = 1 < len(findings.sources) <= _SOURCES
     if findings.replicas or not findings.copies or not is_few or len(findings.clusters) > 1:
         return []
-    named = [f"broker{number}={one}" for number, one in enumerate(findings.sources, 1)]
+    named = [f"broker{number}={source}" for number, source in enumerate(findings.sources, 1)]
     return [
         ("# compare the copies: each broker's disk by a name", command_line(f"{invocation()} scan", *named)),
     ]
 
 
-def _looking(log: ScannedLog, one: Contradiction) -> Step:
-    word = "base offset" if one.is_offset else "leader epoch"
-    file, position = one.segment.removeprefix(_LOCAL), ("--position", str(one.position))
+def _looking(log: ScannedLog, contradiction: Contradiction) -> Step:
+    word = "base offset" if contradiction.is_offset else "leader epoch"
+    file, position = contradiction.segment.removeprefix(_LOCAL), ("--position", str(contradiction.position))
     return (
         f"# see the batch of {_name(log)} whose {word} the log around it contradicts",
         command_line(f"{invocation()} inspect", file, position),
@@ -264,20 +264,25 @@ def _resumable(findings: Findings) -> list[tuple[ScannedLog, DamagedRange]]:
     return sorted(found, key=lambda each: (each[1].first_lost or 0) - (each[1].next_offset or 0))
 
 
-def _moving(log: ScannedLog, one: DamagedRange) -> Step:
+def _moving(log: ScannedLog, damage: DamagedRange) -> Step:
     return (
-        f"# move a consumer group that stops at offset {one.first_lost} of {_name(log)} past "
+        f"# move a consumer group that stops at offset {damage.first_lost} of {_name(log)} past "
         f"the damage ({shell_word(log.partition_dir)})",
         command_line(
             f"kafka-consumer-groups.sh {_BROKER} --group GROUP",
             *(("--topic", f"{log.topic}:{log.partition}"), "--reset-offsets"),
-            *(("--to-offset", str(one.next_offset)), "--execute"),
+            *(("--to-offset", str(damage.next_offset)), "--execute"),
         ),
     )
 
 
 def _hanging(findings: Findings) -> list[tuple[ScannedLog, OpenTransaction]]:
-    found = [(log, one) for log in findings.logs for one in log.open_transactions if one.is_hanging]
+    found = [
+        (log, transaction)
+        for log in findings.logs
+        for transaction in log.open_transactions
+        if transaction.is_hanging
+    ]
     return sorted(found, key=lambda each: (each[1].ending or each[1].age).certainty != CERTAIN)
 
 
@@ -314,7 +319,7 @@ def _cut(findings: Findings) -> list[ScannedLog]:
         log
         for log in findings.logs
         if (log.is_cut and not log.is_growing)
-        or any(one.first_lost is not None and one.next_offset is None for one in log.damages)
+        or any(damage.first_lost is not None and damage.next_offset is None for damage in log.damages)
     ]
 
 

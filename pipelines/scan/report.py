@@ -140,7 +140,9 @@ def sections(findings: Findings) -> Iterator[Section]:
             (1,),
         ),
         disks.room(findings),
-        Section("swap files", ("in place of segments",), [(printable(one),) for one in findings.swap_files]),
+        Section(
+            "swap files", ("in place of segments",), [(printable(file),) for file in findings.swap_files]
+        ),
         Section(
             "unreadable",
             ("file or folder", "why"),
@@ -318,8 +320,8 @@ def to_json(findings: Findings) -> dict[str, Any]:
             "account": _account(log.account),
             "missing": [one.to_json() for one in log.missing],
             "damages": [
-                {**asdict(one), "first_lost": one.first_lost, "last_lost": one.last_lost}
-                for one in log.damages
+                {**asdict(damage), "first_lost": damage.first_lost, "last_lost": damage.last_lost}
+                for damage in log.damages
             ],
             "formats": [
                 {"magic": magic, "compression": codec, **asdict(count)}
@@ -332,7 +334,9 @@ def to_json(findings: Findings) -> dict[str, Any]:
                 "witness": log.clock.witness,
                 "certainty": log.clock.certainty,
             },
-            "hanging_transactions": [asdict(one) for one in log.open_transactions if one.is_hanging],
+            "hanging_transactions": [
+                asdict(transaction) for transaction in log.open_transactions if transaction.is_hanging
+            ],
         }
         for log in findings.logs
     ]
@@ -345,7 +349,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
         "seconds": round(findings.seconds, 3),
         "topics": [topic_object(topic, logs_of) for topic, logs_of in by_topic(findings)],
         "logs": logs,
-        "payloads": [asdict(one) for one in findings.payloads],
+        "payloads": [asdict(payload) for payload in findings.payloads],
         **({"replicas": [_plain(row) for row in findings.replicas]} if findings.replicas else {}),
         **disks.objects(findings),
         "prepared_transactions": [

@@ -117,7 +117,7 @@ def _folders(logs: Iterable[ScannedLog]) -> Iterable[str]:
 def _index_bytes(folder: str) -> int:
     try:
         with os.scandir(folder) as entries:
-            found = [one for one in entries if one.name.endswith(_INDEXES)]
+            found = [entry for entry in entries if entry.name.endswith(_INDEXES)]
         return sum(one.stat(follow_symlinks=False).st_blocks * _BLOCK for one in found)
     except OSError:
         return 0

@@ -143,7 +143,8 @@ def _statements(view: View, select: str) -> Iterator[str]:
     """Yields statements that create a view; with parameters a table macro, and a view of their defaults."""
     if view.parameters:
         listed = ", ".join(
-            f'"{one.name}"' + ("" if one.default is None else f" := {one.default}") for one in view.parameters
+            f'"{parameter.name}"' + ("" if parameter.default is None else f" := {parameter.default}")
+            for parameter in view.parameters
         )
         yield f"CREATE OR REPLACE MACRO {view.name}({listed}) AS TABLE {select}"
         select = f"SELECT * FROM {view.name}()"
@@ -153,7 +154,7 @@ def _statements(view: View, select: str) -> Iterator[str]:
 
 @cache
 def _select(view: View) -> str:
-    parameters = {one.name: duckdb_type(one.sql_type) for one in view.parameters}
+    parameters = {parameter.name: duckdb_type(parameter.sql_type) for parameter in view.parameters}
     names = ", ".join(f'"{column.name}"' for column in view.columns)
     # With the view's name: a parameter of a macro that reads the view may have the name of a column
     typed = ", ".join(

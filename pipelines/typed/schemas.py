@@ -70,7 +70,7 @@ def _schema(row: dict[str, Any]) -> Schema:
     return Schema(
         **{name: row[name] for name in ("subject", "version", "id", "guid", "type", "last_offset")},
         text=row["schema"],
-        references=tuple(Reference(**one) for one in references),
+        references=tuple(Reference(**reference) for reference in references),
         metadata=json.loads(row["metadata"] or "null"),
         rule_set=json.loads(row["rule_set"] or "null"),
         deleted=row["deleted"] or "",
@@ -110,21 +110,21 @@ def _encrypted(registry: Registry, schema: Schema) -> str | None:
 
 
 def _rows(registry: Registry) -> Iterable[dict[str, Any]]:
-    for one in registry.schemas:
+    for schema in registry.schemas:
         yield {
-            "subject": one.subject,
-            "version": one.version,
-            "id": one.id,
-            "guid": one.guid,
-            "type": one.type,
-            "deleted": one.deleted or None,
-            "references": json.dumps([vars(reference) for reference in one.references])
-            if one.references
+            "subject": schema.subject,
+            "version": schema.version,
+            "id": schema.id,
+            "guid": schema.guid,
+            "type": schema.type,
+            "deleted": schema.deleted or None,
+            "references": json.dumps([vars(reference) for reference in schema.references])
+            if schema.references
             else None,
-            "metadata": json.dumps(one.metadata) if one.metadata is not None else None,
-            "rule_set": json.dumps(one.rule_set) if one.rule_set is not None else None,
-            "encrypted": _encrypted(registry, one),
-            "schema": one.text,
-            "first_offset": one.first_offset if one.first_offset >= 0 else None,
-            "last_offset": one.last_offset,
+            "metadata": json.dumps(schema.metadata) if schema.metadata is not None else None,
+            "rule_set": json.dumps(schema.rule_set) if schema.rule_set is not None else None,
+            "encrypted": _encrypted(registry, schema),
+            "schema": schema.text,
+            "first_offset": schema.first_offset if schema.first_offset >= 0 else None,
+            "last_offset": schema.last_offset,
         }

@@ -41,7 +41,7 @@ class TypedTable:
 
     @property
     def is_partitioned(self) -> bool:
-        return any(one is not None for one in self.partitions)
+        return any(partition is not None for partition in self.partitions)
 
 
 def typed_tables(address: str, statement: str = "", at: str | None = None) -> Iterator[TypedTable]:

@@ -60,13 +60,13 @@ def arrow_type(type_: AvroType, above: tuple[AvroType, ...] = ()) -> pa.DataType
     if type_.nullable is not None:
         return arrow_type(type_.nullable, inside)
     if type_.kind == "union":
-        held = [one for one in type_.branches if one.kind != "null"]
+        held = [branch for branch in type_.branches if branch.kind != "null"]
         names = [branch_field(one) for one in held]
         types = [arrow_type(one, inside) for one in held]
         return pa.struct(fields_of(names, types, [one.branch_name for one in held]))
     if type_.kind == "record":
-        names = [one.name for one in type_.fields]
-        return pa.struct(fields_of(names, [arrow_type(one.type, inside) for one in type_.fields]))
+        names = [field.name for field in type_.fields]
+        return pa.struct(fields_of(names, [arrow_type(field.type, inside) for field in type_.fields]))
     if type_.items is not None:
         items = arrow_type(type_.items, inside)
         return pa.list_(items) if type_.kind == "array" else pa.map_(pa.string(), items)
@@ -118,7 +118,7 @@ def plain_value(type_: AvroType, value: Any, above: tuple[AvroType, ...] = ()) -
             for n, one in zip(names, held, strict=True)
         }
     if type_.kind == "record":
-        names = safe_names([one.name for one in type_.fields])
+        names = safe_names([field.name for field in type_.fields])
         return {
             n: plain_value(f.type, value[f.name], inside) for n, f in zip(names, type_.fields, strict=True)
         }

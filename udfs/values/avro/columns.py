@@ -102,7 +102,7 @@ class AvroColumns:
 
     def _compile_union(self, type_: AvroType, depth: int) -> _Node:
         if type_.nullable is not None:
-            null = next(at for at, one in enumerate(type_.branches) if one.kind == "null")
+            null = next(at for at, branch in enumerate(type_.branches) if branch.kind == "null")
             node = _Node(type_, k.NULLABLE, self._column(k.NULLABLE))
             self._code.append((k.NULLABLE, node.column, null, 0))
             node.parts.append(self._compile(type_.nullable, depth + 1))
@@ -237,7 +237,7 @@ class _Assembly:
     def array(self, node: _Node, rows: int) -> pa.Array:
         type_ = node.type
         if type_.kind == "record":
-            arrays = [self.array(one, rows) for one in node.parts]
+            arrays = [self.array(part, rows) for part in node.parts]
             target = arrow_type(type_)
             if not arrays:
                 return pa.array([{}] * rows, target)
@@ -252,7 +252,7 @@ class _Assembly:
             offsets = pa.Array.from_buffers(
                 pa.int32(), rows + 1, [None, self._values(node.column, 4, rows, leading=1)]
             )
-            parts = [self.array(one, items) for one in node.parts]
+            parts = [self.array(part, items) for part in node.parts]
             if type_.kind == "map":
                 return pa.MapArray.from_arrays(offsets, *parts)
             return pa.ListArray.from_arrays(offsets, *parts)
@@ -313,11 +313,11 @@ def _of_bytes(type_: AvroType, values: pa.Array) -> pa.Array:
     if type_.logical == "decimal":
         return _decimals(type_, values)
     if type_.logical == "duration":
-        raw = np.frombuffer(b"".join((one or b"").ljust(12, b"\0") for one in values.to_pylist()), "<u4")
+        raw = np.frombuffer(b"".join((value or b"").ljust(12, b"\0") for value in values.to_pylist()), "<u4")
         parts = raw.reshape(-1, 3).astype(np.int64)
         return pa.StructArray.from_arrays([pa.array(parts[:, i]) for i in range(3)], fields=list(DURATION))
     if type_.logical == "uuid" and type_.kind == "fixed":
-        texts = [one.hex() for one in values.to_pylist()]
+        texts = [value.hex() for value in values.to_pylist()]
         return pa.array([f"{t[:8]}-{t[8:12]}-{t[12:16]}-{t[16:20]}-{t[20:]}" for t in texts], pa.string())
     return values
 
@@ -328,8 +328,8 @@ def _decimals(type_: AvroType, values: pa.Array) -> pa.Array:
     Returns strings where that precision is above 38 digits, which decimal128 can't hold.
     """
     if type_.precision > MOST_DIGITS:
-        numbers = (int.from_bytes(one, "big", signed=True) for one in values.to_pylist())
-        return pa.array([avro.decimal_text(one, type_.scale) for one in numbers], pa.string())
+        numbers = (int.from_bytes(value, "big", signed=True) for value in values.to_pylist())
+        return pa.array([avro.decimal_text(number, type_.scale) for number in numbers], pa.string())
     n = len(values)
     offsets = np.frombuffer(values.buffers()[1], np.int32)[: n + 1]
     data = values.buffers()[2]

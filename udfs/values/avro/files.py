@@ -37,7 +37,7 @@ def canonical_form(type_: AvroType) -> str:
 def _canonical(type_: AvroType, named: set[str]) -> str:
     kind = json.dumps(type_.kind)
     if type_.kind == "union":
-        return f"[{','.join(_canonical(one, named) for one in type_.branches)}]"
+        return f"[{','.join(_canonical(branch, named) for branch in type_.branches)}]"
     if type_.items is not None:
         inner = "items" if type_.kind == "array" else "values"
         return f'{{"type":{kind},"{inner}":{_canonical(type_.items, named)}}}'
@@ -50,11 +50,11 @@ def _canonical(type_: AvroType, named: set[str]) -> str:
     if type_.kind == "fixed":
         return f'{{"name":{name},"type":"fixed","size":{type_.size}}}'
     if type_.kind == "enum":
-        symbols = ",".join(json.dumps(one, ensure_ascii=False) for one in type_.symbols)
+        symbols = ",".join(json.dumps(symbol, ensure_ascii=False) for symbol in type_.symbols)
         return f'{{"name":{name},"type":"enum","symbols":[{symbols}]}}'
     fields = (
-        f'{{"name":{json.dumps(one.name, ensure_ascii=False)},"type":{_canonical(one.type, named)}}}'
-        for one in type_.fields
+        f'{{"name":{json.dumps(field.name, ensure_ascii=False)},"type":{_canonical(field.type, named)}}}'
+        for field in type_.fields
     )
     return f'{{"name":{name},"type":"record","fields":[{",".join(fields)}]}}'
 

@@ -212,9 +212,9 @@ def _enum(type_: AvroType, _: Any) -> Reader:
 
 
 def _union(type_: AvroType, made: _Making) -> Reader:
-    readers = [_reader(one, made) for one in type_.branches]
-    is_bare = sum(one.kind != "null" for one in type_.branches) < 2
-    names = [None if is_bare or one.kind == "null" else one.branch_name for one in type_.branches]
+    readers = [_reader(branch, made) for branch in type_.branches]
+    is_bare = sum(branch.kind != "null" for branch in type_.branches) < 2
+    names = [None if is_bare or branch.kind == "null" else branch.branch_name for branch in type_.branches]
 
     def of(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         index, begin = long(data, at)

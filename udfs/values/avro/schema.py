@@ -72,7 +72,7 @@ class AvroType:
     def nullable(self) -> AvroType | None:
         """Returns the other type of a union of null and one type; None of anything else."""
         if self.kind == "union" and len(self.branches) == 2:
-            others = [one for one in self.branches if one.kind != "null"]
+            others = [branch for branch in self.branches if branch.kind != "null"]
             return others[0] if len(others) == 1 else None
         return None
 
@@ -96,8 +96,8 @@ def parse(text: str, references: Iterable[str] = ()) -> AvroType:
     """
     names: dict[str, AvroType] = {}
     try:
-        for one in references:
-            _type(_loaded(one), "", names)
+        for reference in references:
+            _type(_loaded(reference), "", names)
         found = _type(_loaded(text), "", names)
         check_size(found, MOST_TYPES)
         return found
@@ -158,7 +158,7 @@ def _union(declared: list[Any], space: str, names: dict[str, AvroType]) -> AvroT
     Nothing would tell the two apart (``Schema.UnionSchema``).
     """
     branches = [_type(one, space, names) for one in declared]
-    counted = Counter(one.branch_name for one in branches)
+    counted = Counter(branch.branch_name for branch in branches)
     twice = [name for name, count in counted.items() if count > 1]
     if twice:
         raise ValueError(f"a union with {twice[0]} twice")
@@ -224,24 +224,24 @@ def _map(declared: dict[str, Any], space: str, names: dict[str, AvroType]) -> Av
 _COMPLEX = {"record": _record, "error": _record, "enum": _enum, "fixed": _fixed, "array": _array, "map": _map}
 
 
-def _set_logical(found: AvroType, declared: dict[str, Any]) -> None:
+def _set_logical(type_: AvroType, declared: dict[str, Any]) -> None:
     """Sets the logical type, precision and scale that a type declares, if the type can have them."""
     logical = declared.get("logicalType")
-    if logical == "decimal" and found.kind in ("bytes", "fixed"):
+    if logical == "decimal" and type_.kind in ("bytes", "fixed"):
         precision, scale = _int(declared.get("precision")), _int(declared.get("scale", 0))
         if not 0 <= scale <= precision <= _most_digits(MOST_DECIMAL_BYTES) or precision == 0:
             return
-        if found.kind == "fixed" and not precision <= _most_digits(found.size) <= _most_digits(
+        if type_.kind == "fixed" and not precision <= _most_digits(type_.size) <= _most_digits(
             MOST_DECIMAL_BYTES
         ):
             return
-        found.logical, found.precision, found.scale = logical, precision, scale
+        type_.logical, type_.precision, type_.scale = logical, precision, scale
     elif (
-        (logical == "uuid" and (found.kind == "string" or (found.kind == "fixed" and found.size == 16)))
-        or (logical == "duration" and found.kind == "fixed" and found.size == 12)
-        or (isinstance(logical, str) and _INSTANTS.get(logical) == found.kind)
+        (logical == "uuid" and (type_.kind == "string" or (type_.kind == "fixed" and type_.size == 16)))
+        or (logical == "duration" and type_.kind == "fixed" and type_.size == 12)
+        or (isinstance(logical, str) and _INSTANTS.get(logical) == type_.kind)
     ):
-        found.logical = logical
+        type_.logical = logical
 
 
 def _int(value: object) -> int:

@@ -27,7 +27,7 @@ def new_uuid() -> str:
 
 @cache
 def _message(file: str, name: str) -> MessageDefinition:
-    return next(one for one in messages(file) if one.name == name)
+    return next(message for message in messages(file) if message.name == name)
 
 
 def metadata_record(
@@ -72,7 +72,7 @@ def _value(field: MessageField, version: int, value: Any) -> bytes:
         if value is None and version in field.nullable:
             return _unsigned(0)
         items = value or ()
-        return _unsigned(len(items) + 1) + b"".join(_item(field, version, one) for one in items)
+        return _unsigned(len(items) + 1) + b"".join(_item(field, version, item) for item in items)
     return _item(field, version, value)
 
 

@@ -91,7 +91,7 @@ def structs(payloads: pa.BinaryArray, type_: pa.StructType) -> tuple[pa.Array, n
                     is_taken[at : at + len(some)] = True
     columns = pa.Table.from_batches(found, fields).combine_chunks()
     rest = pa.nulls(len(columns), pa.string())
-    arrays = [*(one.combine_chunks() for one in columns.columns), rest]
+    arrays = [*(column.combine_chunks() for column in columns.columns), rest]
     return pa.StructArray.from_arrays(arrays, fields=list(type_)), np.flatnonzero(is_taken)
 
 
@@ -133,7 +133,7 @@ def _is_exact(column: pa.ChunkedArray) -> bool:
     if pa.types.is_struct(type_):
         return all(map(_is_exact, column.flatten()))
     if pa.types.is_list(type_):
-        return _is_exact(pa.chunked_array([one.flatten() for one in column.chunks], type_.value_type))
+        return _is_exact(pa.chunked_array([chunk.flatten() for chunk in column.chunks], type_.value_type))
     if not pa.types.is_float64(type_):
         return True
     numbers = column.drop_null().to_numpy()

@@ -26,7 +26,7 @@ def inferred(values: Sequence[Any]) -> pa.DataType | None:
 
     Its last field, ``REST`` or that with "_" appended, is the JSON text of what does not fit the others.
     """
-    if not values or not all(isinstance(one, dict) for one in values):
+    if not values or not all(isinstance(value, dict) for value in values):
         return None
     found = _type(values, 0, [0])
     if not pa.types.is_struct(found):
@@ -39,7 +39,7 @@ def inferred(values: Sequence[Any]) -> pa.DataType | None:
 
 
 def _type(values: Iterable[Any], level: int, count: list[int]) -> pa.DataType:
-    held = [one for one in values if one is not None]
+    held = [value for value in values if value is not None]
     kinds = {type(one) for one in held}
     if not kinds:
         return pa.string()

@@ -93,8 +93,8 @@ def _bare(type_: AvroType) -> AvroType:
         type_,
         logical=type_.logical if type_.logical in _KEPT else "",
         items=None if type_.items is None else _bare(type_.items),
-        branches=[_bare(one) for one in type_.branches],
-        fields=[AvroField(one.name, _bare(one.type)) for one in type_.fields],
+        branches=[_bare(branch) for branch in type_.branches],
+        fields=[AvroField(field.name, _bare(field.type)) for field in type_.fields],
     )
 
 
@@ -125,7 +125,7 @@ def _reals(values: pa.Array) -> pa.Array:
 
 
 def _bytes(values: pa.Array) -> pa.Array:
-    encoded = (base64.b64encode(one or b"").decode() for one in values.to_pylist())
+    encoded = (base64.b64encode(value or b"").decode() for value in values.to_pylist())
     return _joined('{"bytes":"', _made(encoded), '"}')
 
 
@@ -172,8 +172,11 @@ def _avro(type_: AvroType, values: pa.Array) -> pa.Array:
         return _union(type_, values)
     if type_.kind == "record":
         parts: list[Any] = []
-        for at, one in enumerate(type_.fields):
-            parts += [("," if at else "{") + json.dumps(one.name) + ":", _avro(one.type, values.field(at))]
+        for at, field in enumerate(type_.fields):
+            parts += [
+                ("," if at else "{") + json.dumps(field.name) + ":",
+                _avro(field.type, values.field(at)),
+            ]
         return _joined(*parts, "}") if parts else pa.repeat("{}", len(values))
     if type_.kind == "array":
         assert type_.items is not None
@@ -185,7 +188,7 @@ def _avro(type_: AvroType, values: pa.Array) -> pa.Array:
 
 
 def _union(type_: AvroType, values: pa.Array) -> pa.Array:
-    held = [one for one in type_.branches if one.kind != "null"]
+    held = [branch for branch in type_.branches if branch.kind != "null"]
     found = pa.repeat("null", len(values))
     for at, one in enumerate(held):
         inner = values.field(at)
@@ -200,8 +203,8 @@ def _avro_leaf(type_: AvroType, values: pa.Array) -> pa.Array:
     if type_.kind == "null":
         return pa.repeat("null", len(values))
     if type_.logical == "decimal":
-        numbers = (int.from_bytes(one or b"", "big", signed=True) for one in values.to_pylist())
-        return _made(f'"{avro.decimal_text(one, type_.scale)}"' for one in numbers)
+        numbers = (int.from_bytes(value or b"", "big", signed=True) for value in values.to_pylist())
+        return _made(f'"{avro.decimal_text(number, type_.scale)}"' for number in numbers)
     if type_.logical == "duration":
         parts = [_whole(values.field(at)) for at in range(3)]
         return _joined('{"duration":[', parts[0], ",", parts[1], ",", parts[2], "]}")
@@ -221,9 +224,9 @@ def _message(message: MessageReader, values: pa.Array, above: tuple[MessageReade
     if message in above:  # text of JSON already
         return values
     parts = []
-    for at, one in enumerate(message.fields.values()):
+    for at, field in enumerate(message.fields.values()):
         inner = values.field(at)
-        texts = _joined("," + json.dumps(one.name) + ":", _field(one, inner, (*above, message)))
+        texts = _joined("," + json.dumps(field.name) + ":", _field(field, inner, (*above, message)))
         parts.append(pc.if_else(inner.is_valid(), texts, "") if inner.null_count else texts)
     if not parts:
         return pa.repeat("{}", len(values))

@@ -39,8 +39,8 @@ def arrow_type(message: MessageReader, above: tuple[MessageReader, ...] = ()) ->
         return pa.string()
     inside = (*above, message)
     fields = message.fields.values()
-    names = [one.name for one in fields]
-    return pa.struct(fields_of(names, [_field_type(one, inside) for one in fields]))
+    names = [field.name for field in fields]
+    return pa.struct(fields_of(names, [_field_type(field, inside) for field in fields]))
 
 
 def _field_type(field: ProtobufField, above: tuple[MessageReader, ...]) -> pa.DataType:
@@ -65,7 +65,7 @@ def plain_message(message: MessageReader, value: dict[str, Any], above: tuple[Me
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     inside = (*above, message)
     fields = message.fields.values()
-    names = safe_names([one.name for one in fields])
+    names = safe_names([field.name for field in fields])
     return {n: _plain(f, value.get(f.name), inside) for n, f in zip(names, fields, strict=True)}
 
 

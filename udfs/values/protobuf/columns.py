@@ -188,12 +188,12 @@ class _Tables:
         fields: list[tuple[int, ...]] = []
         messages: list[tuple[int, int, int]] = []
         symbols: list[int] = []
-        for one in self._messages:
+        for message in self._messages:
             begin = len(fields)
-            for place in one.places:
+            for place in message.places:
                 place.column, place.value = number(place.column), number(place.value)
                 place.presence = number(place.presence)
-            numbered = zip(one.reader.fields.items(), one.places, strict=True)
+            numbered = zip(message.reader.fields.items(), message.places, strict=True)
             for (tag, of), place in sorted(numbered, key=lambda pair: pair[0][0]):
                 before = len(symbols)
                 symbols += sorted(of.symbols) if of.is_closed else ()
@@ -204,7 +204,7 @@ class _Tables:
                         *(place.items, place.presence, place.case, before, len(symbols)),
                     )
                 )
-            messages.append((begin, len(fields), max(one.scope, -1)))
+            messages.append((begin, len(fields), max(message.scope, -1)))
         columns = [one for scope in self._columns for one in scope]
         return k.Program(
             np.array(fields, np.int64).reshape(-1, 10),
@@ -283,7 +283,7 @@ class _Assembly:
 
         roots: int64[n], the payload that each row is from.
         """
-        arrays = [self._field(one, rows, roots) for one in message.places]
+        arrays = [self._field(place, rows, roots) for place in message.places]
         target = arrow_type(message.reader)
         fields = [pa.field(one.name, made.type) for one, made in zip(target, arrays, strict=True)]
         return struct_of(pa.struct(fields), arrays, rows, None)

@@ -251,7 +251,7 @@ def _field(descriptor: Any, made: dict[str, MessageReader]) -> ProtobufField:
         found.is_map = found.repeated and _is_entry(descriptor, message)
     if enum is not None:
         # of several names for a number the first
-        found.symbols = {one.number: one.name for one in reversed(enum.values)}
+        found.symbols = {value.number: value.name for value in reversed(enum.values)}
         found.is_closed = enum.is_closed
         found.default = descriptor.default_value if not found.repeated else enum.values[0].number
     return found
@@ -259,7 +259,7 @@ def _field(descriptor: Any, made: dict[str, MessageReader]) -> ProtobufField:
 
 def _siblings(descriptor: Any) -> tuple[int, ...]:
     members = descriptor.containing_oneof.fields if descriptor.containing_oneof else ()
-    return tuple(one.number for one in members if one.number != descriptor.number)
+    return tuple(member.number for member in members if member.number != descriptor.number)
 
 
 def _is_entry(field_: Any, message: Any) -> bool:

@@ -133,7 +133,7 @@ def _common_protos() -> list[str]:
 
     found = find_spec("google.rpc")
     folders = list(found.submodule_search_locations or ()) if found else []
-    return [f"-I{Path(one).parent.parent}" for one in folders]
+    return [f"-I{Path(folder).parent.parent}" for folder in folders]
 
 
 def _quietly(errors: str, run: Any) -> int:

@@ -133,10 +133,10 @@ def of_avro(type_: AvroType, latest: AvroType, source: pa.DataType) -> Filling:
     return filling
 
 
-def _later(one: AvroField, latest: AvroType) -> AvroField | None:
+def _later(avro_field: AvroField, latest: AvroType) -> AvroField | None:
     """Returns the field of the latest version that has this field's name, else its alias, or None."""
-    named = next((later for later in latest.fields if later.name == one.name), None)
-    return named or next((later for later in latest.fields if one.name in later.aliases), None)
+    named = next((later for later in latest.fields if later.name == avro_field.name), None)
+    return named or next((later for later in latest.fields if avro_field.name in later.aliases), None)
 
 
 def _add(filling: Filling, new: Iterator[tuple[str, pa.DataType, Any]]) -> None:
@@ -147,11 +147,11 @@ def _add(filling: Filling, new: Iterator[tuple[str, pa.DataType, Any]]) -> None:
     filling.added = [(one, value) for one, (*_, value) in zip(fields[len(own) :], listed, strict=True)]
 
 
-def _default(one: AvroField) -> tuple[pa.DataType, Any]:
+def _default(avro_field: AvroField) -> tuple[pa.DataType, Any]:
     """Returns Arrow type and value of a field's default; None where it is null, or no value of the type."""
-    target = arrow_type(one.type)
+    target = arrow_type(avro_field.type)
     try:
-        value = plain_value(one.type, _canonical(one.type, one.default))
+        value = plain_value(avro_field.type, _canonical(avro_field.type, avro_field.default))
         pa.array([value], target)  # its ArrowInvalid is a ValueError
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return target, None
@@ -177,7 +177,7 @@ def _canonical(type_: AvroType, value: Any) -> Any:
 
 
 def _of_branch(type_: AvroType, value: Any) -> Any:
-    held = [one for one in type_.branches if one.kind != "null"]
+    held = [branch for branch in type_.branches if branch.kind != "null"]
     if value is None and len(held) < len(type_.branches):
         return None
     for one in held:

@@ -80,7 +80,7 @@ def _fields(schema: Schema, tags: set[str], references: Iterable[tuple[str, str]
             others = {name: json.loads(text) for name, text in references}
             walked = _Walk(json.loads(schema.text), others).fields()
         for path, name, own in walked:
-            if tags & own or any(one.fullmatch(name) for one in patterns):
+            if tags & own or any(pattern.fullmatch(name) for pattern in patterns):
                 found.add(path)
     return found
 
@@ -187,8 +187,12 @@ def _of_protobuf(file: Any) -> Iterator[tuple[str, str, set[str]]]:
     while messages:
         message = messages.pop()
         messages += message.nested_types
-        for one in message.fields:
-            yield f"{message.name}.{one.name}", one.full_name, _tags_of(one.GetOptions().SerializeToString())
+        for field in message.fields:
+            yield (
+                f"{message.name}.{field.name}",
+                field.full_name,
+                _tags_of(field.GetOptions().SerializeToString()),
+            )
 
 
 def _tags_of(options: bytes) -> set[str]:

@@ -106,18 +106,18 @@ class PayloadReader:
         """Returns the schemas of Avro by their fingerprints, computed once."""
         if self._fingerprints is None:
             self._fingerprints = {}
-            for one in self._registry.schemas:
-                if one.type == AVRO and not one.is_gone:
+            for schema in self._registry.schemas:
+                if schema.type == AVRO and not schema.is_gone:
                     with suppress(PayloadError, RecursionError):
-                        type_ = avro_schema.parse(one.text, [text for _, text in self.references(one)])
-                        self._fingerprints.setdefault(avro_files.fingerprint(type_), one)
+                        type_ = avro_schema.parse(schema.text, [text for _, text in self.references(schema)])
+                        self._fingerprints.setdefault(avro_files.fingerprint(type_), schema)
         return self._fingerprints
 
     def _of_registry(self, topic: str, side: str, payload: bytes, framing: Framing) -> Decoded:
         candidates = self.candidates(topic, side, framing)
         if not candidates:
             return self._unknown(payload, framing)
-        held = [one for one in candidates if not one.is_gone] or candidates
+        held = [candidate for candidate in candidates if not candidate.is_gone] or candidates
         if held[0].is_gone:
             return failed(
                 FORMATS.get(held[0].type, "bytes"),
@@ -160,7 +160,7 @@ class PayloadReader:
         """
         if framing.kind != wire_formats.CONFLUENT or not framing.start or len(payload) != 8:
             return False
-        return all(_rank(one, topic, KEY) > 1 for one in self.candidates(topic, KEY, framing))
+        return all(_rank(candidate, topic, KEY) > 1 for candidate in self.candidates(topic, KEY, framing))
 
     def _unknown(self, payload: bytes, framing: Framing) -> Decoded:
         if framing.kind == wire_formats.GUID:
@@ -234,7 +234,7 @@ class PayloadReader:
 
         A rule ENCRYPT encrypts single fields, which stay texts or bytes: the value decodes with them.
         """
-        return next((one for one in schema.encrypting_rules if one.get("type") == ENCRYPT_PAYLOAD), None)
+        return next((rule for rule in schema.encrypting_rules if rule.get("type") == ENCRYPT_PAYLOAD), None)
 
     def latest(self, schema: Schema) -> Schema | None:
         """Returns the latest version of a schema's subject; None where it is the same, or of another type."""
@@ -253,7 +253,7 @@ class PayloadReader:
         own = name.rpartition(".")[2]
         if schema.type == PROTOBUF:
             messages = protobuf_schema.messages(self._file(schema).message_types_by_name.values())
-            if sum(one.name == own for one in messages) > 1:
+            if sum(message.name == own for message in messages) > 1:
                 return True
         others = (one.name.removeprefix(f"{topic}-") for one in self._registry.schemas if topic)
         return any(one.rpartition(".")[2] == own and one != name and "-" not in one for one in others)
@@ -273,16 +273,17 @@ class PayloadReader:
         found: dict[str, str] = {}
 
         def add(of: Schema, above: tuple[Schema, ...]) -> None:
-            for one in of.references:
-                if one.name in found:
+            for reference in of.references:
+                if reference.name in found:
                     continue
-                target = self._registry.version(one.subject, one.version, schema.context)
+                target = self._registry.version(reference.subject, reference.version, schema.context)
                 if target is None or target in above:
                     raise PayloadError(
-                        "unreadable_schema", f"{of.subject} refers to {one.subject} version {one.version}"
+                        "unreadable_schema",
+                        f"{of.subject} refers to {reference.subject} version {reference.version}",
                     )
                 add(target, (*above, target))
-                found[one.name] = target.text
+                found[reference.name] = target.text
 
         add(schema, (schema,))
         return list(found.items())
@@ -313,8 +314,8 @@ def _is_meant(schema: Schema, topic: str, side: str) -> bool:
 
 def _distinct(schemas: list[Schema]) -> list[Schema]:
     """Returns the schemas without those that repeat the text of an earlier one."""
-    found = {(one.type, one.text, one.references): one for one in reversed(schemas)}
-    return [one for one in schemas if found[one.type, one.text, one.references] is one]
+    found = {(schema.type, schema.text, schema.references): schema for schema in reversed(schemas)}
+    return [schema for schema in schemas if found[schema.type, schema.text, schema.references] is schema]
 
 
 def _raising(error: PayloadError) -> Callable[[bytes, Framing], Any]:

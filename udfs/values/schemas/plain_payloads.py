@@ -60,14 +60,18 @@ def plain_of(sample: Iterable[Decoded]) -> str:
     return "bytes" if others > 9 * (objects + alike + texts) else ""
 
 
-def _look(one: Decoded) -> str:
-    if one.reason is not None:
+def _look(decoded: Decoded) -> str:
+    if decoded.reason is not None:
         return "framed"  # by a schema that is not known
-    if one.format in ("json", "json-connect"):
+    if decoded.format in ("json", "json-connect"):
         return "object"
-    if one.format == "text":
-        text = one.value.strip()
+    if decoded.format == "text":
+        text = decoded.value.strip()
         return "like" if text[:1] in _LIKE_JSON or any(w.startswith(text) for w in _JSON_WORDS) else "text"
     return (
-        "" if one.value is None or one.format == "empty" else "bytes" if one.format == "bytes" else "framed"
+        ""
+        if decoded.value is None or decoded.format == "empty"
+        else "bytes"
+        if decoded.format == "bytes"
+        else "framed"
     )

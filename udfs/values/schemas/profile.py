@@ -65,9 +65,9 @@ def count_looks(
     for side in (KEY, VALUE):
         sides = pa.repeat(side, rows.num_rows)
         looks = functions.kafka_payload(topics, sides, rows.column(side), rows.column("headers"))
-        for one in looks.to_pylist():
-            if one is not None:
-                found[PayloadKind(side, one["format"], one["schema_id"], one["reason"])] += 1
+        for look in looks.to_pylist():
+            if look is not None:
+                found[PayloadKind(side, look["format"], look["schema_id"], look["reason"])] += 1
     return found
 
 

@@ -119,8 +119,12 @@ def guid_of(
 ) -> str:
     """Returns the GUID of a schema: the UUID of an MD5 over its content (``Schema.updateHash``)."""
     digest = hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False)
-    for one in references:
-        digest.update(one.name.encode() + one.subject.encode() + one.version.to_bytes(4, "big", signed=True))
+    for reference in references:
+        digest.update(
+            reference.name.encode()
+            + reference.subject.encode()
+            + reference.version.to_bytes(4, "big", signed=True)
+        )
     if metadata is not None:
         digest.update(b"\1")
         for part in _metadata_parts(metadata):
@@ -169,12 +173,12 @@ class Registry:
         self._by_id: dict[int, list[Schema]] = {}
         self._by_guid: dict[str, list[Schema]] = {}
         self._by_version: dict[tuple[str, int], Schema] = {}
-        for one in self.schemas:
-            self._by_id.setdefault(one.id, []).append(one)
-            self._by_guid.setdefault(one.guid, []).append(one)
-            known = self._by_version.get((one.subject, one.version))
-            if known is None or known.is_gone or not one.is_gone:
-                self._by_version[one.subject, one.version] = one
+        for schema in self.schemas:
+            self._by_id.setdefault(schema.id, []).append(schema)
+            self._by_guid.setdefault(schema.guid, []).append(schema)
+            known = self._by_version.get((schema.subject, schema.version))
+            if known is None or known.is_gone or not schema.is_gone:
+                self._by_version[schema.subject, schema.version] = schema
 
     def by_id(self, id_: int) -> list[Schema]:
         """Returns the schemas of an id, in all contexts and subjects; [] for an unknown one."""
@@ -227,8 +231,8 @@ class Registry:
         entries: dict[str, RegistryEntry] = {}
         problems: dict[int, str] = {}
         for registry in sorted(registries, key=lambda one: one.end):
-            for one in sorted(registry.schemas, key=lambda one: (one.first_offset, one.last_offset or -1)):
-                schemas[one.subject, one.version, one.id, one.text] = one
+            for schema in sorted(registry.schemas, key=lambda one: (one.first_offset, one.last_offset or -1)):
+                schemas[schema.subject, schema.version, schema.id, schema.text] = schema
             for entry in registry.entries:
                 if entry.key not in entries or entries[entry.key].offset < entry.offset:
                     entries[entry.key] = entry

@@ -111,7 +111,7 @@ def column_type(types: Mapping[str, pa.DataType]) -> pa.DataType:
     if len(types) == 1:
         return storable(next(iter(types.values())))
     names = safe_names(list(types))
-    return pa.struct([pa.field(n, storable(one)) for n, one in zip(names, types.values(), strict=True)])
+    return pa.struct([pa.field(n, storable(type_)) for n, type_ in zip(names, types.values(), strict=True)])
 
 
 def add_type(types: dict[str, pa.DataType], label: str, type_: pa.DataType) -> str:
@@ -182,7 +182,7 @@ class SideDecoder:
         return found
 
     def _add_plain(
-        self, payloads: pa.BinaryArray, in_headers: np.ndarray, found: TypedSide, one_by_one: np.ndarray
+        self, payloads: pa.BinaryArray, in_headers: np.ndarray, side: TypedSide, one_by_one: np.ndarray
     ) -> None:
         """Decodes JSON, texts or bytes of a side without a schema by column, where no framing can be."""
         if self._reader.has_files or (self._infers and not self._plain):
@@ -192,33 +192,33 @@ class SideDecoder:
             return
         rows = rows[unframed(payloads)[rows]]
         if self._plain:
-            self._add_alike(found, self._plain, rows, payloads, one_by_one)
+            self._add_alike(side, self._plain, rows, payloads, one_by_one)
             return
         look = looks(payloads, rows)
         for code, plain in _LOOKS.items():
-            self._add_alike(found, plain, np.flatnonzero(look == code), payloads, one_by_one)
+            self._add_alike(side, plain, np.flatnonzero(look == code), payloads, one_by_one)
 
     def _add_alike(
-        self, found: TypedSide, plain: str, rows: np.ndarray, payloads: pa.Array, one_by_one: np.ndarray
+        self, side: TypedSide, plain: str, rows: np.ndarray, payloads: pa.Array, one_by_one: np.ndarray
     ) -> None:
         """Decodes unframed payloads that are all JSON, all texts or all bytes by column."""
         if not len(rows):
             return
         values = rows_at(payloads, rows)
         if plain == JSON:
-            self._add_json(found, None, rows, values, one_by_one)
+            self._add_json(side, None, rows, values, one_by_one)
             return
         if plain == TEXT:
             try:
                 values = values.cast(pa.string())
             except pa.ArrowInvalid:  # some are not UTF-8: which, the exact way says
                 return
-        self._add(found, plain, None, rows, values, plain)
+        self._add(side, plain, None, rows, values, plain)
         one_by_one[rows] = False
 
     def _add_json(
         self,
-        found: TypedSide,
+        side: TypedSide,
         schema: Schema | None,
         rows: np.ndarray,
         payloads: pa.BinaryArray,
@@ -233,22 +233,22 @@ class SideDecoder:
             values, taken = json_arrays.structs(payloads, self.types[JSON])
         else:  # the exact way says what the types are
             return
-        self._add(found, JSON if self._infers else TEXT, schema, rows[taken], values, JSON)
+        self._add(side, JSON if self._infers else TEXT, schema, rows[taken], values, JSON)
         one_by_one[rows[taken]] = False
 
     def _decode_id(
-        self, id_: int, rows: np.ndarray, payloads: pa.Array, found: TypedSide, one_by_one: np.ndarray
+        self, id_: int, rows: np.ndarray, payloads: pa.Array, side: TypedSide, one_by_one: np.ndarray
     ) -> bool:
         """Decodes the payloads of a schema id by column. Returns whether that can be done."""
         candidates = self._reader.candidates(self._topic, self._side, Framing(CONFLUENT, ID_SIZE, id=id_))
-        held = [one for one in candidates if not one.is_gone]
+        held = [candidate for candidate in candidates if not candidate.is_gone]
         if len({(one.text, one.references) for one in held}) != 1 or held[0].type not in FORMATS:
             return False
         taken = rows_at(payloads, rows)
         one_by_one[rows] = True
         if held[0].type == JSON_SCHEMA:
             if self._reader.payload_rule(held[0]) is None:
-                self._add_json(found, held[0], rows, pc.binary_slice(taken, ID_SIZE, _MOST_BYTES), one_by_one)
+                self._add_json(side, held[0], rows, pc.binary_slice(taken, ID_SIZE, _MOST_BYTES), one_by_one)
             return True
         for index, some, starts in by_index(held[0], taken):
             compiled = self._compiled(held[0], index)
@@ -256,7 +256,7 @@ class SideDecoder:
                 label, columns = compiled
                 values, failed = columns.decode(rows_at(taken, some), starts)
                 sound = np.flatnonzero(~failed)
-                self._add(found, label, held[0], rows[some][sound], rows_at(values, sound))
+                self._add(side, label, held[0], rows[some][sound], rows_at(values, sound))
                 one_by_one[rows[some][sound]] = False
         if held[0].type == AVRO and not one_by_one[rows].all():
             self._learned.add(id_)
@@ -298,7 +298,7 @@ class SideDecoder:
 
     def _add(
         self,
-        found: TypedSide,
+        side: TypedSide,
         label: str,
         schema: Schema | None,
         rows: np.ndarray,
@@ -307,13 +307,13 @@ class SideDecoder:
     ) -> None:
         if not len(rows):
             return
-        found.parts.append((add_type(self.types, label, values.type), rows, values))
-        found.formats.append((rows, FORMATS[schema.type] if schema is not None else format_))
+        side.parts.append((add_type(self.types, label, values.type), rows, values))
+        side.formats.append((rows, FORMATS[schema.type] if schema is not None else format_))
         if schema is not None and schema.id != UNKNOWN_ID:
-            found.schema_ids.append((rows, schema.id))
+            side.schema_ids.append((rows, schema.id))
 
     def _decode_exactly(
-        self, rows: np.ndarray, payloads: pa.Array, headers: pa.Array | None, found: TypedSide
+        self, rows: np.ndarray, payloads: pa.Array, headers: pa.Array | None, side: TypedSide
     ) -> None:
         groups: dict[tuple[str, int, str], tuple[Schema | None, pa.DataType, list[int], list[Any]]] = {}
         for row in rows[payloads.is_valid().to_numpy(zero_copy_only=False)[rows]].tolist():
@@ -321,7 +321,7 @@ class SideDecoder:
             pairs = pairs_at(headers, row)
             one = self._reader.read(self._topic, self._side, payload, pairs, self._plain)
             if one.reason is not None:
-                found.wrong.append(PayloadFailure(row, one))
+                side.wrong.append(PayloadFailure(row, one))
                 continue
             label, type_, value = self._plain_value(one, payload, pairs)
             group = groups.setdefault((label, id(one.schema), one.format), (one.schema, type_, [], []))
@@ -332,7 +332,7 @@ class SideDecoder:
                 label, column = self._json_column(values)
             else:
                 column = pa.array(values, type_)
-            self._add(found, label, schema, np.array(of, np.int64), column, format_)
+            self._add(side, label, schema, np.array(of, np.int64), column, format_)
 
     def _json_column(self, values: list[Any]) -> tuple[str, pa.Array]:
         """Returns label and column of JSON values: structs where they are objects, else texts."""
@@ -342,37 +342,39 @@ class SideDecoder:
         return JSON, json_columns.column(values, type_)
 
     def _plain_value(
-        self, one: Decoded, payload: bytes, headers: list[tuple[str, bytes | None]]
+        self, decoded: Decoded, payload: bytes, headers: list[tuple[str, bytes | None]]
     ) -> tuple[str, pa.DataType, Any]:
         """Returns label, Arrow type and value for ``pa.array`` of a payload that was decoded exactly."""
-        if one.schema is not None and one.schema.type in (AVRO, PROTOBUF):
-            index = self._reader.index_of(self._side, payload, headers) if one.schema.type == PROTOBUF else ()
-            compiled = self._compiled(one.schema, index)
+        if decoded.schema is not None and decoded.schema.type in (AVRO, PROTOBUF):
+            index = (
+                self._reader.index_of(self._side, payload, headers) if decoded.schema.type == PROTOBUF else ()
+            )
+            compiled = self._compiled(decoded.schema, index)
             if compiled is not None:
-                return compiled[0], compiled[1].arrow_type, compiled[1].plain(one.value)
-        if one.format == BYTES:
+                return compiled[0], compiled[1].arrow_type, compiled[1].plain(decoded.value)
+        if decoded.format == BYTES:
             return BYTES, pa.binary(), payload
-        if one.format in ("text", "empty"):
-            return TEXT, pa.string(), one.value
-        if self._infers and one.format in ("json", "json-connect", FORMATS[JSON_SCHEMA]):
-            return JSON, pa.string(), one.value
-        return TEXT, pa.string(), json_columns.text(one.value)
+        if decoded.format in ("text", "empty"):
+            return TEXT, pa.string(), decoded.value
+        if self._infers and decoded.format in ("json", "json-connect", FORMATS[JSON_SCHEMA]):
+            return JSON, pa.string(), decoded.value
+        return TEXT, pa.string(), json_columns.text(decoded.value)
 
 
 class LookDecoder(SideDecoder):
     """Finds the formats of payloads, and keeps no value of texts, bytes and those decoded exactly."""
 
     def _add_alike(
-        self, found: TypedSide, plain: str, rows: np.ndarray, payloads: pa.Array, one_by_one: np.ndarray
+        self, side: TypedSide, plain: str, rows: np.ndarray, payloads: pa.Array, one_by_one: np.ndarray
     ) -> None:
         if plain == JSON:
-            super()._add_alike(found, plain, rows, payloads, one_by_one)
+            super()._add_alike(side, plain, rows, payloads, one_by_one)
         elif len(rows):
-            found.formats.append((rows, plain))
+            side.formats.append((rows, plain))
             one_by_one[rows] = False
 
     def _plain_value(
-        self, one: Decoded, payload: bytes, headers: list[tuple[str, bytes | None]]
+        self, decoded: Decoded, payload: bytes, headers: list[tuple[str, bytes | None]]
     ) -> tuple[str, pa.DataType, Any]:
         return TEXT, pa.string(), None
 
@@ -381,15 +383,15 @@ class TextDecoder(SideDecoder):
     """Decodes into canonical JSON texts."""
 
     def _add_alike(
-        self, found: TypedSide, plain: str, rows: np.ndarray, payloads: pa.Array, one_by_one: np.ndarray
+        self, side: TypedSide, plain: str, rows: np.ndarray, payloads: pa.Array, one_by_one: np.ndarray
     ) -> None:
         if plain == JSON:
-            super()._add_alike(found, plain, rows, payloads, one_by_one)
+            super()._add_alike(side, plain, rows, payloads, one_by_one)
         if plain == TEXT and len(rows):  # what JSON escapes, and bytes, are for the exact way
             values = rows_at(payloads, rows).cast(pa.string())
             taken = np.flatnonzero(pc.invert(pc.match_substring_regex(values, _ESCAPED)))
             made = pc.binary_join_element_wise('"', rows_at(values, taken), '"', "")
-            self._add(found, TEXT, None, rows[taken], made, TEXT)
+            self._add(side, TEXT, None, rows[taken], made, TEXT)
             one_by_one[rows[taken]] = False
 
     def _compile(
@@ -398,6 +400,6 @@ class TextDecoder(SideDecoder):
         return TEXT, compiled_texts(self._reader, schema, message)
 
     def _plain_value(
-        self, one: Decoded, payload: bytes, headers: list[tuple[str, bytes | None]]
+        self, decoded: Decoded, payload: bytes, headers: list[tuple[str, bytes | None]]
     ) -> tuple[str, pa.DataType, Any]:
-        return TEXT, pa.string(), json_columns.text(one.value)
+        return TEXT, pa.string(), json_columns.text(decoded.value)

@@ -104,10 +104,10 @@ def typed_schema(types: Mapping[str, Types], is_flat: bool = False) -> pa.Schema
         pa.field("is_tombstone", pa.bool_()),
         *(pa.field(f"{side}_schema_id", pa.int32()) for side in SIDES),
     ]
-    fields = [one for side in SIDES for one in _side_fields(side, column_type(types[side]), is_flat)]
+    fields = [field for side in SIDES for field in _side_fields(side, column_type(types[side]), is_flat)]
     fixed = ["partition", *(one.name for one in (*before, *behind))]
-    names = safe_names([*fixed, *(one.name for one in fields)])[len(fixed) :]
-    held = [pa.field(name, one.type) for name, one in zip(names, fields, strict=True)]
+    names = safe_names([*fixed, *(field.name for field in fields)])[len(fixed) :]
+    held = [pa.field(name, field.type) for name, field in zip(names, fields, strict=True)]
     return pa.schema([*before, *held, *behind])
 
 
@@ -315,11 +315,11 @@ def _typed_rows(
     return pa.table(columns, schema=in_memory(schema))
 
 
-def _error_rows(rows: pa.Table, side: str, found: TypedSide, task: Mapping[str, str]) -> pa.Table:
-    at = pa.array([one.row for one in found.wrong], pa.int64())
+def _error_rows(rows: pa.Table, side: str, typed_side: TypedSide, task: Mapping[str, str]) -> pa.Table:
+    at = pa.array([one.row for one in typed_side.wrong], pa.int64())
     taken = rows.select(["offset", "segment", side]).take(at)
     n = len(at)
-    decoded = [one.decoded for one in found.wrong]
+    decoded = [one.decoded for one in typed_side.wrong]
     columns = [
         pa.repeat(pa.scalar(int(task["partition"]), pa.int32()), n),
         taken.column("offset"),

@@ -167,15 +167,15 @@ class _Looks:
         self._formats.put(rows, format_)
 
     def add(
-        self, side: str, rows: np.ndarray, payloads: pa.BinaryArray, headers: pa.Array, found: TypedSide
+        self, side: str, rows: np.ndarray, payloads: pa.BinaryArray, headers: pa.Array, typed_side: TypedSide
     ) -> None:
-        for some, format_ in found.formats:
+        for some, format_ in typed_side.formats:
             self.put(rows[some], format_)
             if format_ == "bytes":
                 self.put(rows[some[are_numbers(payloads)[some]]], "number")
-        for some, id_ in found.schema_ids:
+        for some, id_ in typed_side.schema_ids:
             self._ids[rows[some]], self._has_id[rows[some]] = id_, True
-        for at, wrong in found.wrong:
+        for at, wrong in typed_side.wrong:
             row = rows[at]
             self._formats.put(row, wrong.format)
             self._reasons.put(row, wrong.reason or "")

@@ -99,7 +99,7 @@ class TypedRecords:
 
     @property
     def types(self) -> dict[str, Types]:
-        return {side: one.types for side, one in self._decoders.items()} or self._known
+        return {side: decoder.types for side, decoder in self._decoders.items()} or self._known
 
     def learn(self, rows: pa.RecordBatch) -> None:
         """Learns which types rows of ``records`` hold. No rows, as of markers alone, say nothing."""
