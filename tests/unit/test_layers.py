@@ -174,3 +174,14 @@ def test_what_a_start_does_not_load(modules: tuple[str, ...], not_loaded: set[st
     named = ", ".join(f"{PACKAGE}.{module}" for module in modules)
     code = f"import sys, {named}; assert not {not_loaded} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_unit_tests_start_no_spark() -> None:
+    """Those of the rules alone do: they hold both engines to one model."""
+    with_spark = {
+        path.relative_to(ROOT / "tests/unit").parts[0]
+        for path in (ROOT / "tests" / "unit").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and any(argument.arg == "spark" for argument in node.args.args)
+    }
+    assert with_spark <= {"batches"}

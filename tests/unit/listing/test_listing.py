@@ -1,4 +1,4 @@
-"""What a listing finds, whatever folders and files are called: real files, real Spark."""
+"""What a listing finds, whatever folders and files are called: real files."""
 
 from __future__ import annotations
 
@@ -6,21 +6,16 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from kafka_log_lake.pipelines.cli.errors import UserError
-from kafka_log_lake.pipelines.cli.settings import Settings
-from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
-from kafka_log_lake.pipelines.listing import hadoop, naming
+from kafka_log_lake.pipelines.listing import naming
 from kafka_log_lake.pipelines.listing.list_segments import list_segments
 from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.listing.uris import escape
 from tests.support.processes import as_anybody
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[3]
 FIRST, SECOND = f"{0:020d}.log", f"{100:020d}.log"
@@ -318,21 +313,6 @@ def test_a_source_that_leads_nowhere(root: Path, source: str, said: str) -> None
     (root / "a.txt").write_text("")
     with pytest.raises(UserError, match=said):
         list_segments(source.replace("{root}", str(root)))
-
-
-def test_a_uri_that_spark_cannot_open_is_reported(spark: SparkSession) -> None:
-    with pytest.raises(UserError, match="can't be opened"):
-        list_segments("nosuch://host/logs", on_demand=SparkOnDemand(Settings(), given=spark))
-
-
-def test_files_that_spark_lists_are_named_alike(spark: SparkSession, root: Path) -> None:
-    """Another file system than the local one, as ``file://`` through Hadoop."""
-    paths = [put(root / name) for name, _, _ in NAMES if "\n" not in name and "\\" not in name]
-    files, named = hadoop.list_files(spark, f"file:{root}")
-    assert sorted(files.column("path").to_pylist()) == sorted(f"file:{path}" for path in paths)
-    assert named == set()
-    one, named = hadoop.list_files(spark, f"file:{paths[0]}")
-    assert (one.num_rows, named) == (1, {f"file:{paths[0]}"})
 
 
 @pytest.mark.parametrize("topics", [r"\p{Lu}.*", r"\p{Alpha}+", "(?!__).*"])

@@ -7,10 +7,12 @@ import re
 import signal
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pytest
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
 
 from kafka_log_lake import connect
 from kafka_log_lake.pipelines.cli.errors import UserError
@@ -22,9 +24,6 @@ from tests.support.answers import answer
 from tests.support.docs import ROOT, blocks
 from tests.support.lake_rows import insert
 from tests.support.logs import batch, put
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 COUNT = "SELECT count(*) AS n FROM records"
 SHOWN = re.compile(r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -80,12 +79,12 @@ def test_variables_of_python_are_no_tables(lake_template: str) -> None:
     assert len(hidden) == 1
 
 
-def test_an_earlier_state(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_earlier_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs, lake = tmp_path / "logs", str(tmp_path / "lake")
     put(logs / "a-0", 0, batch(0, 3))
-    first = as_command.decode(spark, Settings(source=(str(logs),), lake=lake))
+    first = as_command.decode(None, Settings(source=(str(logs),), lake=lake))
     put(logs / "b-0", 0, batch(0, 4))
-    as_command.decode(spark, Settings(source=(str(logs),), lake=lake))
+    as_command.decode(None, Settings(source=(str(logs),), lake=lake))
     before = connect(lake, at=first.run_id)
     assert (before.sql(COUNT).fetchall(), connect(lake).sql(COUNT).fetchall()) == ([(3,)], [(7,)])
     assert before.sql("SELECT topic, records FROM topics").fetchall() == [("a", 3)]
@@ -100,11 +99,11 @@ def test_an_earlier_state(spark: SparkSession, tmp_path: Path, capsys: pytest.Ca
         connect(str(tmp_path))
 
 
-def test_partitions_of_any_name_and_columns_of_others(spark: SparkSession, lake: str) -> None:
+def test_partitions_of_any_name_and_columns_of_others(lake: str) -> None:
     names = ["a b", "x=y", "50%", "ü", "it's", "a/b", "{*}[?]", None]
     rows = [{"topic": name, "partition": 0, "magic": 2, "offset": n} for n, name in enumerate(names)]
     insert(lake, "records", rows)
-    spark.sql(f"ALTER TABLE delta.`{lake.replace('`', '``')}/records` ADD COLUMN mine INT")
+    DeltaTable(f"{lake}/records").alter.add_columns(Field("mine", PrimitiveType("integer")))
     found = connect(lake).sql("SELECT topic FROM records ORDER BY records.offset").fetchall()
     assert [name for (name,) in found] == names
 

@@ -11,7 +11,7 @@ import pytest
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.decode.summary import Summary
-from kafka_log_lake.pipelines.listing import hadoop, naming, stores
+from kafka_log_lake.pipelines.listing import naming
 from kafka_log_lake.pipelines.listing.list_segments import list_segments
 from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.plan.headers import end_of_batches
@@ -96,23 +96,6 @@ def test_topics_that_are_not_requested_are_left_alone(tmp_path: Path) -> None:
 def test_landed_bytes_have_no_swap_files() -> None:
     with pytest.raises(UserError, match="--include-swap is for files"):
         Settings(lake="lake", from_raw=True, include_swap=True)
-
-
-def test_file_systems_list_swap_files_alike(spark: SparkSession, tmp_path: Path) -> None:
-    """The local one, object stores (here the files as pyarrow lists them), and those that Spark lists."""
-    for case in swap_cases.CASES:
-        case(tmp_path / f"{case.__name__}-0")
-    suffixes = (".log", ".log.swap", ".cleaned")
-    expected = sorted(str(p) for p in tmp_path.rglob("*") if p.name.endswith(suffixes))
-    by_spark, _ = hadoop.list_files(spark, f"file:{tmp_path}", suffixes)
-    by_arrow, _ = stores.list_files(f"file://{tmp_path}", suffixes)
-    for found in (by_spark, by_arrow):
-        assert (
-            sorted(path.partition(":")[2].replace("//", "") for path in found.column("path").to_pylist())
-            == expected
-        )
-    one = tmp_path / "only_copy-0" / name(15)
-    assert hadoop.list_files(spark, f"file:{one}", suffixes)[0].num_rows == 2
 
 
 # scan
