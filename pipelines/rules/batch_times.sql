@@ -19,8 +19,8 @@ WITH timed AS (
     b.first_timestamp_ms AS first_ms, b.max_timestamp_ms AS newest_ms, s.modified_ms
   FROM counted_batches b JOIN log_stretches s ON s.topic = b.topic AND s.partition = b.partition AND s.segment = b.segment
 ), bounded AS (
-  SELECT *, CASE WHEN is_by_broker THEN 1293840000000 ELSE 0 END AS earliest_ms,
-    coalesce(modified_ms + 3600000, 99999999999999) AS latest_ms
+  SELECT *, CASE WHEN is_by_broker THEN $FIRST_KAFKA_MS ELSE 0 END AS earliest_ms,
+    coalesce(modified_ms + $MAX_AHEAD_MS, 99999999999999) AS latest_ms
   FROM timed
 )
 SELECT t.topic, t.partition, t.partition_dir, t.segment, t.file_base_offset, t.position, t.base_offset, t.producer_id,

@@ -21,6 +21,6 @@ WITH files AS (
 )
 SELECT topic, partition, partition_dir, now_ms, witness,
   CASE WHEN witness = 'broker' THEN 'certain'
-    WHEN witness = 'producer' AND abs(modified_ms - now_ms) <= 3600000 THEN 'likely' ELSE 'unknown' END AS certainty,
+    WHEN witness = 'producer' AND abs(modified_ms - now_ms) <= $MAX_AHEAD_MS THEN 'likely' ELSE 'unknown' END AS certainty,
   broker_ms, modified_ms
 FROM witnessed

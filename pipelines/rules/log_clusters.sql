@@ -16,8 +16,7 @@ WITH folders AS (
 ), copies AS (
   SELECT topic AS internal_topic, log_dir, coalesce(min(topic_id), log_dir) AS cluster
   FROM placed
-  WHERE topic IN ('__consumer_offsets', '__transaction_state', '__share_group_state', '__cluster_metadata',
-    '__remote_log_metadata')
+  WHERE topic IN $INTERNAL_TOPICS
   GROUP BY topic, log_dir
 ), named AS (
   SELECT internal_topic, count(DISTINCT cluster) AS clusters, min(cluster) AS cluster FROM copies GROUP BY internal_topic

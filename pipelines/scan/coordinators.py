@@ -62,9 +62,8 @@ def add_endings(findings: Findings, listing: Listing) -> None:
         logs[name].append(log)
         for at, transaction in enumerate(log.open_transactions):
             place = log.topic, log.partition, transaction.producer_epoch
-            ending = ending_of(
-                transaction.age, log.clock, place, own.of(transaction.producer_id), now_ms, own.unread
-            )
+            noted, lost = own.of(transaction.producer_id), transaction.is_uncertain
+            ending = ending_of(transaction.age, log.clock, place, noted, now_ms, lost, own.unread)
             log.open_transactions[at] = dataclasses.replace(transaction, ending=ending)
     for name, own in known.items():
         findings.prepared += _with_markers(own, logs[name], now_ms)

@@ -114,7 +114,7 @@ class ScannedLog:
         return [
             transaction
             for transaction in self.open_transactions
-            if (transaction.ending or transaction.age).hangs_as_of_last_write
+            if transaction.ending is not None and transaction.ending.hangs_as_of_last_write
         ]
 
 

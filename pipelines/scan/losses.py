@@ -23,7 +23,7 @@ from kafka_log_lake.pipelines.tasks.contradictions import Contradiction
 from kafka_log_lake.pipelines.tasks.open_transactions import OpenTransaction
 from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange
 from kafka_log_lake.udfs.batches.clocks import CERTAIN
-from kafka_log_lake.udfs.batches.endings import ONGOING, PREPARED
+from kafka_log_lake.udfs.batches.endings import ONGOING, PREPARED, Ending
 
 
 def tail_text(log: ScannedLog) -> str:
@@ -192,7 +192,7 @@ def next_steps(findings: Findings) -> list[str]:
         _decoding(findings),
         _comparing(findings),
         [_moving(log, one) for log, one in _resumable(findings) if is_only],
-        [_ending(log, one) for log, one in _hanging(findings)],
+        [_ending(*each) for each in _hanging(findings)],
         [_replacing(log) for log in _cut(findings) if is_only],
         [_looking(log, one) for log, one in findings.contradictions if one.segment.startswith(_LOCAL)],
     ]
@@ -276,31 +276,30 @@ def _moving(log: ScannedLog, damage: DamagedRange) -> Step:
     )
 
 
-def _hanging(findings: Findings) -> list[tuple[ScannedLog, OpenTransaction]]:
+def _hanging(findings: Findings) -> list[tuple[ScannedLog, OpenTransaction, Ending]]:
     found = [
-        (log, transaction)
+        (log, transaction, transaction.ending)
         for log in findings.logs
         for transaction in log.open_transactions
-        if transaction.is_hanging
+        if transaction.ending is not None and transaction.is_hanging
     ]
-    return sorted(found, key=lambda each: (each[1].ending or each[1].age).certainty != CERTAIN)
+    return sorted(found, key=lambda each: each[2].certainty != CERTAIN)
 
 
-def _ending(log: ScannedLog, transaction: OpenTransaction) -> Step:
+def _ending(log: ScannedLog, transaction: OpenTransaction, ending: Ending) -> Step:
     """Returns the command that aborts a transaction that certainly hangs, else one that finds out."""
-    opened, name, ending = transaction.ending or transaction.age, _name(log), transaction.ending
+    name = _name(log)
     place = ("--topic", log.topic), ("--partition", str(log.partition))
-    may_lose = ending is not None and ending.commits_in_two_phases
-    if ending is not None and (ending.state in (ONGOING, PREPARED) or may_lose):
+    if ending.state in (ONGOING, PREPARED) or ending.commits_in_two_phases:
         of_id = ("--transactional-id", ending.transactional_id or "")
         return (
             f"# the transaction at offset {transaction.first_offset} of {name} holds back consumers: "
             f"{ending.remedy}",
             command_line(f"kafka-transactions.sh {_BROKER} describe", of_id),
         )
-    if opened.certainty == CERTAIN:
+    if ending.certainty == CERTAIN:
         return (
-            f"# abort a transaction that holds the last stable offset of {name} ({opened.why})",
+            f"# abort a transaction that holds the last stable offset of {name} ({ending.why})",
             command_line(
                 f"kafka-transactions.sh {_BROKER} abort",
                 *(*place, ("--start-offset", str(transaction.first_offset))),
@@ -308,7 +307,7 @@ def _ending(log: ScannedLog, transaction: OpenTransaction) -> Step:
         )
     return (
         f"# before an abort, check whether the transaction at offset {transaction.first_offset} of {name} "
-        f"hangs ({opened.certainty}: {opened.why})",
+        f"hangs ({ending.certainty}: {ending.why})",
         command_line(f"kafka-transactions.sh {_BROKER} find-hanging", *place),
     )
 

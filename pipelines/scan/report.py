@@ -220,8 +220,9 @@ def _damage(damage: DamagedRange) -> tuple[str, ...]:
 
 
 def _transaction(transaction: OpenTransaction) -> tuple[str, ...]:
-    opened = transaction.ending or transaction.age
-    state = f"hanging: {opened.certainty}, {opened.why}" if transaction.is_hanging else "open"
+    ending, state = transaction.ending, "open"
+    if ending is not None and transaction.is_hanging:
+        state = f"hanging: {ending.certainty}, {ending.why}"
     return (
         str(transaction.producer_id),
         str(transaction.producer_epoch),

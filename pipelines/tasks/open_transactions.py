@@ -19,7 +19,7 @@ class OpenTransaction:
 
     first_timestamp: of its first record, ms since 1970 UTC, -1 for none. is_uncertain: damage follows its
     start, and its marker may be in the damaged bytes. age: for how long it is open, in the time of its log.
-    ending: what ends it, by its coordinator and by the wall clock too.
+    ending: None until it is known what ends it, by its coordinator and by the wall clock too.
     """
 
     producer_id: int
@@ -34,7 +34,7 @@ class OpenTransaction:
     @property
     def is_hanging(self) -> bool:
         """Whether it is open for longer than a broker allows, as of the last write or now."""
-        return self.age.hangs_as_of_last_write if self.ending is None else self.ending.is_hanging
+        return self.ending is not None and self.ending.is_hanging
 
 
 def open_transactions(rows: np.ndarray, places: np.ndarray, clock: Clock) -> list[OpenTransaction]:
@@ -60,7 +60,6 @@ def _open_transaction(one: np.void, first: np.void, clock: Clock, markers: np.nd
         by_broker=bool(first["by_broker"]),
         before_ms=int(before.max()) if len(before) else None,
         after_ms=int(behind.min()) if len(behind) else None,
-        lost=bool(one["is_uncertain"]),
     )
     return OpenTransaction(
         int(one["producer_id"]),

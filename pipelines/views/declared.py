@@ -1,7 +1,7 @@
 """Reads the declarations of a lake's views: one ``.sql`` file each, here and in ``pipelines.rules``.
 
 The comment on top of a file says what the view gives, and names its parameters and columns. The SELECT below
-uses the plain names of tables and of other views, so that a file can be read, run and linted by itself.
+uses the plain names of tables and of other views; ``$NAME`` is a constant of ``pipelines.rules.constants``.
 
 A view with parameters is a table function too: ``SELECT * FROM retention_report`` takes the defaults,
 ``SELECT * FROM retention_report(retention_ms => 86400000)`` other values. Views and functions are temporary
@@ -28,6 +28,7 @@ from graphlib import TopologicalSorter
 from importlib import resources
 
 from kafka_log_lake.pipelines.lake.address import sql_name, sql_string
+from kafka_log_lake.pipelines.rules.constants import with_constants
 from kafka_log_lake.udfs.format.report_tables import REPORT_TABLES
 from kafka_log_lake.udfs.format.schema import TABLES, Column
 
@@ -142,7 +143,7 @@ def _read_all() -> tuple[View, ...]:
         resources.files("kafka_log_lake.pipelines.rules"),
     )
     files = {
-        file.name.removesuffix(".sql"): (file.read_text(), folder.name == "session")
+        file.name.removesuffix(".sql"): (with_constants(file.read_text()), folder.name == "session")
         for folder in (own, rules, own / "session")
         for file in sorted(folder.iterdir(), key=lambda one: one.name)
         if file.name.endswith(".sql")

@@ -4,7 +4,7 @@
 -- where no broker has written to the log since, as on the disk of a dead one. Producers' clocks may be wrong, so each row has
 -- how certain it is, and why. Where `__transaction_state` is in the lake, what the coordinator noted there decides
 -- Parameters:
---   timeout_ms bigint DEFAULT 900000: transaction.max.timeout.ms of the brokers
+--   timeout_ms bigint DEFAULT $TRANSACTION_TIMEOUT_MS: transaction.max.timeout.ms of the brokers
 --   at_ms bigint DEFAULT NULL: the time in ms since 1970 that counts as now; the clock of this machine if it is not given
 -- Columns: those of a log, then
 --   producer_id, producer_epoch, first_offset, last_offset, records: as in transaction_ages
@@ -21,7 +21,7 @@
 --   transactional_id string: Transactional id that the coordinator has for the producer id; null where it is not known
 --   coordinator_state string: State of the transactional id, as in `transaction_states`
 --   coordinator_start timestamp: When its last transaction began, by the coordinator's clock
---   coordinator_timeout_ms int: The producer's transaction timeout, as the coordinator has it; 2147483647 of a client that commits in two phases (KIP-939), which no coordinator aborts
+--   coordinator_timeout_ms int: The producer's transaction timeout, as the coordinator has it; $NEVER_MS of a client that commits in two phases (KIP-939), which no coordinator aborts
 --   commits_in_two_phases boolean: Its timeout, or the form of its id, which is Flink's (prefix-subtask-number), says that its client may have counted it as committed already: an abort loses that
 --   unread_states bigint: Records of the cluster's `__transaction_state` that can't be read (`unread_internal`): one may be of this transaction
 --   last_stable_offset bigint: Where READ_COMMITTED consumers of the log stop: the first offset of the first open transaction; null where none is held back
@@ -45,7 +45,7 @@ WITH totals AS (
   SELECT a.*, l.cluster, coalesce(l.unread_states, 0) AS unread_states, k.transactional_id, k.state AS coordinator_state,
     k.start_timestamp AS coordinator_start, k.own_timeout_ms, k.updated_ms, k.noted_until_ms,
     -- the epoch may rise when a transaction ends, so an Ongoing one of another epoch is a later one
-    coalesce((k.state IN ('PrepareCommit', 'PrepareAbort', 'PrepareEpochFence')
+    coalesce((k.state IN $PREPARE
       OR (k.state = 'Ongoing' AND k.producer_epoch = a.producer_epoch)) AND try_element_at(
       filter(k.partitions, p -> p.topic = a.topic AND array_contains(p.partitions, a.partition)), 1) IS NOT NULL, false) AS is_pending
   FROM transaction_ages a
@@ -65,41 +65,24 @@ WITH totals AS (
     CAST(least(greatest(CAST(coalesce(at_ms, unix_millis(current_timestamp)) AS DECIMAL(38, 0)) - start_ms,
       -9223372036854775808), 9223372036854775807) AS BIGINT) AS wall_age_ms,
     -- of a prepared one the decision is made, and of one in two phases no coordinator makes it
-    CASE WHEN is_pending AND NOT is_prepared AND own_timeout_ms < 2147483647 THEN own_timeout_ms ELSE timeout_ms END AS allowed_ms
+    CASE WHEN is_pending AND NOT is_prepared AND own_timeout_ms < $NEVER_MS THEN own_timeout_ms ELSE timeout_ms END AS allowed_ms
   FROM compared
 ), timed AS (
   SELECT *, age_ms IS NULL OR is_ended OR (age_ms > timeout_ms AND age_ms > allowed_ms) AS hangs_as_of_last_write,
     wall_age_ms IS NULL OR is_ended OR (wall_age_ms > timeout_ms AND wall_age_ms > allowed_ms) AS hangs_now
   FROM aged
 ), judged AS (
-  SELECT *, CASE WHEN is_prepared THEN 'prepared' WHEN is_pending THEN 'ongoing'
-      WHEN is_ended OR is_likely_ended OR is_ended_later THEN 'ended' ELSE 'open' END AS state,
-    CASE WHEN outcome_uncertain THEN 'its marker may lie in damaged bytes'
-      WHEN is_prepared THEN 'the coordinator has decided it, and has to write its marker'
-      WHEN is_pending AND own_timeout_ms = 2147483647 THEN 'the coordinator has it open, and waits for its client'
-      WHEN is_pending AND hangs_as_of_last_write THEN 'the coordinator has it open, for longer than its own timeout, and has to end it'
-      WHEN is_pending THEN 'the coordinator had it open at the last write, and has to end it'
-      WHEN is_ended AND age_ms <= timeout_ms THEN 'the coordinator ended it, and its marker has not come yet'
-      WHEN is_ended THEN 'the coordinator ended it, and its marker did not come'
-      WHEN is_ended_later THEN 'the coordinator ended it after the end of this copy: its marker may have come since'
-      WHEN proven_open_ms > timeout_ms THEN 'by the brokers'' clock'
-      WHEN is_likely_ended THEN 'the coordinator ended it, if it began when its producer says'
-      WHEN open_ms IS NULL THEN 'its first batch has no credible timestamp'
-      WHEN NOT hangs_as_of_last_write THEN 'it was open at the last write of its log, and is too old by the wall clock if that was the last one'
-      WHEN clock_certainty = 'unknown' THEN 'the newest timestamp is a producer''s, and the file''s modification time does not confirm it'
-      WHEN open_ms > 604800000 THEN 'open for more than 7 days by a producer''s clock, which may be wrong'
-      ELSE 'by a producer''s clock' END AS why,
-    coalesce(own_timeout_ms = 2147483647 OR regexp_replace(transactional_id, '^.+-[0-9]+-[0-9]+$', '') = ''
-      OR regexp_replace(transactional_id, '^.+-[0-9a-f]{32}-[0-9]+$', '') = '', false) AS commits_in_two_phases
+  SELECT *, own_timeout_ms = $NEVER_MS AS waits_for_client, age_ms <= timeout_ms AS is_young,
+    proven_open_ms > timeout_ms AS is_proven, open_ms IS NULL AS has_no_start,
+    NOT hangs_as_of_last_write AS hangs_by_wall_clock_alone, clock_certainty = 'unknown' AS has_unknown_clock,
+    open_ms > $LONGEST_LIKELY_MS AS is_too_long,
+    coalesce(own_timeout_ms = $NEVER_MS OR $IS_OF_FLINK, false) AS commits_in_two_phases
   FROM timed WHERE hangs_as_of_last_write OR hangs_now
 ), ranked AS (
-  SELECT topic, partition, partition_dir, producer_id, producer_epoch, first_offset, last_offset, records, state,
-    hangs_as_of_last_write, hangs_now, start_ms, age_ms, wall_age_ms, now_ms, witness,
-    CASE WHEN why IN ('by the brokers'' clock', 'the coordinator ended it, and its marker did not come') THEN 'certain'
-      WHEN why IN ('by a producer''s clock', 'the coordinator ended it, if it began when its producer says',
-        'the coordinator ended it, and its marker has not come yet') THEN 'likely'
-      ELSE 'unknown' END AS certainty, why, transactional_id, coordinator_state, coordinator_start, own_timeout_ms,
-    commits_in_two_phases, unread_states, outcome_uncertain
+  SELECT topic, partition, partition_dir, producer_id, producer_epoch, first_offset, last_offset, records, $STATE AS state,
+    hangs_as_of_last_write, hangs_now, start_ms, age_ms, wall_age_ms, now_ms, witness, $CERTAINTY AS certainty, $WHY AS why,
+    transactional_id, coordinator_state, coordinator_start, own_timeout_ms, commits_in_two_phases, unread_states,
+    outcome_uncertain
   FROM judged
 ), prepared AS (
   -- a row a partition of what coordinators have prepared
@@ -109,7 +92,7 @@ WITH totals AS (
     SELECT cluster, producer_id, transactional_id, state, start_timestamp, own_timeout_ms, updated_ms, noted_until_ms,
       part.topic AS topic, part.partitions AS numbers
     FROM (SELECT *, explode(partitions) AS part FROM producer_states
-      WHERE state IN ('PrepareCommit', 'PrepareAbort', 'PrepareEpochFence'))
+      WHERE state IN $PREPARE)
   )
 ), written AS (
   SELECT t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t.first_offset, t.last_offset, t.records,
@@ -133,26 +116,24 @@ WITH totals AS (
     'the coordinator has it prepared, and this log has its marker', transactional_id, coordinator_state, coordinator_start,
     own_timeout_ms, false, unread_states, false
   FROM written WHERE age_ms > timeout_ms OR wall_age_ms > timeout_ms
+), advised AS (
+  SELECT *, $REMEDY AS remedy
+  FROM (SELECT *, state = 'prepared' AS is_prepared, state = 'ongoing' AS is_pending, state = 'markers written' AS has_markers,
+      coordinator_state = 'PrepareCommit' AS is_commit, coordinator_state = 'CompleteCommit' AS has_committed,
+      certainty <> 'unknown' AS is_known, certainty = 'certain' AS is_certain
+    FROM found)
 ), quoted AS (
   -- pasted into a terminal, control characters act in spite of quotes
   SELECT *, CASE WHEN regexp_replace(topic, '[' || chr(92) || 'p{C}' || chr(92) || 'p{Zl}' || chr(92) || 'p{Zp}]', '') = topic
       THEN replace(topic, '''', '''' || chr(92) || '''''') END AS quoted_topic,
     CASE WHEN regexp_replace(transactional_id, '[' || chr(92) || 'p{C}' || chr(92) || 'p{Zl}' || chr(92) || 'p{Zp}]', '') = transactional_id
       THEN replace(transactional_id, '''', '''' || chr(92) || '''''') END AS quoted_id
-  FROM found
+  FROM advised
 )
 SELECT t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t.first_offset, t.last_offset, t.records, t.state,
   t.hangs_as_of_last_write, t.hangs_now, timestamp_millis(t.start_ms) AS began, t.age_ms AS open_ms, t.wall_age_ms AS open_now_ms,
   t.now_ms, t.witness, t.certainty, t.why,
-  CASE WHEN t.outcome_uncertain THEN 'look for its marker in the damaged bytes first'
-    WHEN t.state = 'markers written' THEN 'nothing holds back consumers. Update the brokers: with the mend of KAFKA-19999 the coordinator completes it; until then its producer gets CONCURRENT_TRANSACTIONS'
-    WHEN t.coordinator_state = 'PrepareCommit' AND t.state = 'prepared' THEN 'start the brokers: its coordinator writes the COMMIT marker. Do not abort it: that loses what is committed'
-    WHEN t.state = 'prepared' THEN 'start the brokers: its coordinator writes the ABORT marker'
-    WHEN t.commits_in_two_phases THEN 'let its client commit or abort it, as the job restores its checkpoint: an abort from outside loses what the client has counted as committed'
-    WHEN t.state = 'ongoing' THEN 'start the brokers: its coordinator aborts it, once it is open for longer than its timeout'
-    WHEN t.certainty <> 'unknown' AND t.coordinator_state = 'CompleteCommit' THEN 'abort it: nothing else ends it. If it is what the coordinator committed, that loses its records: copy them first'
-    WHEN t.certainty = 'certain' THEN 'abort it: nothing else ends it'
-    ELSE 'start the brokers: if its coordinator has it open, it aborts it. Else run check_command, and abort what it lists' END AS remedy,
+  t.remedy,
   t.transactional_id, t.coordinator_state, t.coordinator_start, t.own_timeout_ms AS coordinator_timeout_ms,
   t.commits_in_two_phases, t.unread_states,
   CASE WHEN t.state <> 'markers written' THEN l.last_stable_offset END AS last_stable_offset,

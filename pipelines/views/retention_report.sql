@@ -2,7 +2,7 @@
 -- holds the others. A broker deletes from the start of a log: first what lies before the log's start, then by size, then by time; a segment waits for those before
 -- it (UnifiedLog.deleteOldSegments). It deletes nothing that is not on all replicas in sync yet
 -- Parameters:
---   retention_ms bigint DEFAULT NULL: retention.ms; -1 for no limit; if it is not given, that of each topic, else Kafka's default, 604800000; of `__cluster_metadata`, whose segments go after snapshots alone, `__share_group_state` and `__remote_log_metadata` -1
+--   retention_ms bigint DEFAULT NULL: retention.ms; -1 for no limit; if it is not given, that of each topic, else Kafka's default, $RETENTION_MS; of `__cluster_metadata`, whose segments go after snapshots alone, `__share_group_state` and `__remote_log_metadata` -1
 --   retention_bytes bigint DEFAULT NULL: retention.bytes; -1 for no limit; if it is not given, that of each topic, else Kafka's default, -1
 --   at_ms bigint DEFAULT NULL: the time in ms since 1970; now if it is not given
 -- Columns: those of a segment, then
@@ -19,9 +19,9 @@
 --   unread_records bigint: As in `log_settings`: a limit of the topic's own may be another
 WITH known AS (
   -- brokers create internal topics with these settings
-  SELECT t.*, coalesce(s.topic_retention_ms, CASE WHEN t.topic IN ('__cluster_metadata', '__share_group_state',
-      '__remote_log_metadata') THEN -1 ELSE 604800000 END) AS topic_ms, coalesce(s.topic_retention_bytes, -1) AS topic_bytes,
-    coalesce(s.cleanup_policy, CASE WHEN t.topic IN ('__consumer_offsets', '__transaction_state') THEN 'compact' END)
+  SELECT t.*, coalesce(s.topic_retention_ms, CASE WHEN t.topic IN $KEEPING_TOPICS
+      THEN -1 ELSE $RETENTION_MS END) AS topic_ms, coalesce(s.topic_retention_bytes, -1) AS topic_bytes,
+    coalesce(s.cleanup_policy, CASE WHEN t.topic IN $COMPACTED_TOPICS THEN 'compact' END)
       AS cleanup_policy, coalesce(s.unread_records, 0) AS unread_records
   FROM segment_times t LEFT JOIN log_settings s ON s.topic = t.topic AND s.partition = t.partition
     AND s.partition_dir = t.partition_dir

@@ -4,8 +4,8 @@
 -- times are of a broker's clock, those between them of producers' clocks. An empty batch, of which the log cleaner removed all
 -- records, keeps its segment by its max timestamp too
 -- Parameters:
---   max_disorder_ms bigint DEFAULT 3600000: how far a timestamp may lie below the highest of the batches before it
---   max_future_ms bigint DEFAULT 3600000: how far a timestamp may lie after the modification time of its segment's file
+--   max_disorder_ms bigint DEFAULT $MAX_AHEAD_MS: how far a timestamp may lie below the highest of the batches before it
+--   max_future_ms bigint DEFAULT $MAX_AHEAD_MS: how far a timestamp may lie after the modification time of its segment's file
 -- Columns: those of a segment, then
 --   timestampType int: 0 create time, 1 log append time, -1 none
 --   anomaly string: none: no timestamp; seconds, microseconds, nanoseconds: a timestamp in that unit by mistake (`timestamp_units`); future; out_of_order, by ordinary timestamps alone

@@ -1,6 +1,6 @@
 """Rules about the time of a log, and for how long its transactions have been open, over arrays of batches.
 
-The SQL of these rules: ``batch_times``, ``log_clocks``, ``hanging_transactions``.
+The SQL of these rules: ``batch_times``, ``log_clocks``, ``transaction_ages``.
 
 A log has no clock: producers stamp records (create time), brokers stamp markers, and records with
 log append time. Producers' clocks may be wrong by years, or in another unit.
@@ -9,6 +9,7 @@ log append time. Producers' clocks may be wrong by years, or in another unit.
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,12 +28,6 @@ TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 LONGEST_LIKELY_MS = 7 * 24 * 3_600_000  # transactional.id.expiration.ms of Kafka
 
 CERTAIN, LIKELY, UNKNOWN = "certain", "likely", "unknown"
-BY_BROKERS = "by the brokers' clock"
-BY_PRODUCER = "by a producer's clock"
-NO_START = "its first batch has no credible timestamp"
-IN_DAMAGE = "its marker may lie in damaged bytes"
-NOT_CONFIRMED = "the newest timestamp is a producer's, and the file's modification time does not confirm it"
-TOO_LONG = "open for more than 7 days by a producer's clock, which may be wrong"
 
 
 def witness_ms(modified_ms: int) -> int | None:
@@ -109,39 +104,24 @@ class Clock:
         return LIKELY if abs(self.modified_ms - self.now_ms) <= MAX_AHEAD_MS else UNKNOWN
 
 
-@dataclass(frozen=True)
-class Age:
-    """How long a transaction has been open, in ms.
+class Age(NamedTuple):
+    """For how long a transaction has been open at the last write of its log, in ms.
 
-    open_ms: None if its begin is not known. certainty: certain, likely or unknown: whether open_ms is right;
-    why: the reason in words. proven_open_ms: the least time that brokers' clocks alone prove; None where they
-    stamped nothing, or disagree.
+    open_ms: None if its begin is not known. proven_open_ms: the least time that brokers' clocks alone prove;
+    None where they stamped nothing, or disagree.
     """
 
     open_ms: int | None
-    certainty: str
-    why: str
     proven_open_ms: int | None = None
-
-    @property
-    def hangs_as_of_last_write(self) -> bool:
-        """Returns whether it was open for longer than brokers allow by default, or its begin is unknown."""
-        return self.open_ms is None or self.open_ms > TRANSACTION_TIMEOUT_MS
 
 
 def age(
-    clock: Clock,
-    first_ms: int | None,
-    by_broker: bool,
-    before_ms: int | None,
-    after_ms: int | None,
-    lost: bool,
+    clock: Clock, first_ms: int | None, by_broker: bool, before_ms: int | None, after_ms: int | None
 ) -> Age:
     """Returns how long an open transaction has been open at the last write of its log.
 
     first_ms: credible time of its first batch. by_broker: whether that is a broker's. before_ms, after_ms:
-    the latest credible time of the markers before it, the earliest of those behind it. lost: whether its
-    marker may lie in damaged bytes.
+    the latest credible time of the markers before it, the earliest of those behind it.
     """
     if by_broker and first_ms is not None:
         after_ms = first_ms
@@ -152,15 +132,4 @@ def age(
     proven = None
     if after_ms is not None and clock.broker_ms is not None and (before_ms is None or after_ms >= before_ms):
         proven = clock.broker_ms - after_ms
-    certainty, why = LIKELY, BY_PRODUCER
-    if lost:
-        certainty, why = UNKNOWN, IN_DAMAGE
-    elif proven is not None and proven > TRANSACTION_TIMEOUT_MS:
-        certainty, why = CERTAIN, BY_BROKERS
-    elif open_ms is None:
-        certainty, why = UNKNOWN, NO_START
-    elif clock.certainty == UNKNOWN:
-        certainty, why = UNKNOWN, NOT_CONFIRMED
-    elif open_ms > LONGEST_LIKELY_MS:
-        certainty, why = UNKNOWN, TOO_LONG
-    return Age(open_ms, certainty, why, proven)
+    return Age(open_ms, proven)

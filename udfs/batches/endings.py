@@ -1,39 +1,109 @@
 """Rules for what ends an open transaction: its age, and the coordinator's last record of it.
 
-The SQL of these rules is the view ``hanging_transactions``: the words are the same.
+The tables of decisions are those of the view ``hanging_transactions`` too.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from kafka_log_lake.udfs.batches.clocks import (
-    BY_BROKERS,
     CERTAIN,
-    IN_DAMAGE,
     LIKELY,
+    LONGEST_LIKELY_MS,
     TRANSACTION_TIMEOUT_MS,
     UNKNOWN,
     Age,
     Clock,
 )
+from kafka_log_lake.udfs.batches.decisions import Case, decide
 
-# What a coordinator did of a transaction
-ONGOING, PREPARED, ENDED = "ongoing", "prepared", "ended"
-LIKELY_ENDED, ENDED_LATER = "likely ended", "ended later"
+# States of a transactional id at which its coordinator has decided, and has to write markers
 PREPARE = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
-OPEN_AT_LAST_WRITE = (
-    "it was open at the last write of its log, and is too old by the wall clock if that was the last one"
-)
-MARKERS_WRITTEN = (
-    "the logs have its markers and hold back no consumer; its producer gets CONCURRENT_TRANSACTIONS until "
-    "brokers with the mend of KAFKA-19999 complete it"
-)
 # The timeout of a client that commits in two phases (KIP-939): no coordinator aborts its transactions
 NEVER_MS = 2**31 - 1
 # Of Flink's sink: prefix, subtask, number; of its producer before: prefix, id of the operator, number
-_FLINK = re.compile(r".+-[0-9]+-[0-9]+|.+-[0-9a-f]{32}-[0-9]+", re.DOTALL)
+FLINK_IDS = (".+-[0-9]+-[0-9]+", ".+-[0-9a-f]{32}-[0-9]+")
+_FLINK = re.compile("|".join(FLINK_IDS), re.DOTALL)
+
+ONGOING, PREPARED, ENDED = "ongoing", "prepared", "ended"
+STATES: tuple[Case, ...] = (
+    ("is_prepared", PREPARED),
+    ("is_pending", ONGOING),
+    ("is_ended", ENDED),
+    ("is_likely_ended", ENDED),
+    ("is_ended_later", ENDED),
+    ("", "open"),
+)
+# How certain it is that nothing but an abort ends it, and why
+REASONS: tuple[Case, ...] = (
+    ("outcome_uncertain", UNKNOWN, "its marker may lie in damaged bytes"),
+    ("is_prepared", UNKNOWN, "the coordinator has decided it, and has to write its marker"),
+    ("is_pending waits_for_client", UNKNOWN, "the coordinator has it open, and waits for its client"),
+    (
+        "is_pending hangs_as_of_last_write",
+        UNKNOWN,
+        "the coordinator has it open, for longer than its own timeout, and has to end it",
+    ),
+    ("is_pending", UNKNOWN, "the coordinator had it open at the last write, and has to end it"),
+    ("is_ended is_young", LIKELY, "the coordinator ended it, and its marker has not come yet"),
+    ("is_ended", CERTAIN, "the coordinator ended it, and its marker did not come"),
+    (
+        "is_ended_later",
+        UNKNOWN,
+        "the coordinator ended it after the end of this copy: its marker may have come since",
+    ),
+    ("is_proven", CERTAIN, "by the brokers' clock"),
+    ("is_likely_ended", LIKELY, "the coordinator ended it, if it began when its producer says"),
+    ("has_no_start", UNKNOWN, "its first batch has no credible timestamp"),
+    (
+        "hangs_by_wall_clock_alone",
+        UNKNOWN,
+        "it was open at the last write of its log, and is too old by the wall clock if that was the last one",
+    ),
+    (
+        "has_unknown_clock",
+        UNKNOWN,
+        "the newest timestamp is a producer's, and the file's modification time does not confirm it",
+    ),
+    ("is_too_long", UNKNOWN, "open for more than 7 days by a producer's clock, which may be wrong"),
+    ("", LIKELY, "by a producer's clock"),
+)
+MARKERS_WRITTEN = (
+    "nothing holds back consumers. Update the brokers: with the mend of KAFKA-19999 the coordinator "
+    "completes it; until then its producer gets CONCURRENT_TRANSACTIONS"
+)
+REMEDIES: tuple[Case, ...] = (
+    ("outcome_uncertain", "look for its marker in the damaged bytes first"),
+    ("has_markers", MARKERS_WRITTEN),
+    (
+        "is_prepared is_commit",
+        "start the brokers: its coordinator writes the COMMIT marker. Do not abort it: that loses what is "
+        "committed",
+    ),
+    ("is_prepared", "start the brokers: its coordinator writes the ABORT marker"),
+    (
+        "commits_in_two_phases",
+        "let its client commit or abort it, as the job restores its checkpoint: an abort from outside loses "
+        "what the client has counted as committed",
+    ),
+    (
+        "is_pending",
+        "start the brokers: its coordinator aborts it, once it is open for longer than its timeout",
+    ),
+    (
+        "is_known has_committed",
+        "abort it: nothing else ends it. If it is what the coordinator committed, that loses its records: "
+        "copy them first",
+    ),
+    ("is_certain", "abort it: nothing else ends it"),
+    (
+        "",
+        "start the brokers: if its coordinator has it open, it aborts it. Else run check_command, and abort "
+        "what it lists",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -92,125 +162,74 @@ def ending_of(
     place: tuple[str, int, int],
     noted: CoordinatorState | None,
     wall_ms: int,
+    lost: bool,
     unread: int = 0,
 ) -> Ending:
     """Returns what ends an open transaction.
 
-    place: topic, partition and the epoch of its data. wall_ms: the time that counts as now. unread: records
-    of ``__transaction_state`` that can't be read, which may be of it.
+    place: topic, partition and the epoch of its data. wall_ms: the time that counts as now. lost: whether its
+    marker may lie in damaged bytes. unread: records of ``__transaction_state`` that can't be read, which may
+    be of it.
     """
-    now_ms, start_ms = clock.now_ms, None
+    now_ms, start_ms, allowed = clock.now_ms, None, TRANSACTION_TIMEOUT_MS
     if age.open_ms is not None and now_ms is not None:
         start_ms = now_ms - age.open_ms
-    end = None if noted is None else _end_by(noted, place, age, clock, start_ms, unread)
-    allowed = TRANSACTION_TIMEOUT_MS
-    if noted is not None and end in (ONGOING, PREPARED):
+    holding = set() if noted is None else _noted(noted, place, age, clock, start_ms, unread)
+    if noted is not None and "is_pending" in holding:
         start_ms = noted.start_ms
-        if end == ONGOING and noted.timeout_ms < NEVER_MS:
+        if "is_prepared" not in holding and noted.timeout_ms < NEVER_MS:
             allowed = max(allowed, noted.timeout_ms)
     open_ms = None if start_ms is None or now_ms is None else now_ms - start_ms
     open_now_ms = None if start_ms is None else wall_ms - start_ms
     hung, hung_now = (
-        open_for is None or end == ENDED or open_for > allowed for open_for in (open_ms, open_now_ms)
+        open_for is None or "is_ended" in holding or open_for > allowed for open_for in (open_ms, open_now_ms)
     )
-    certainty, why = _certainty(age, end, open_ms, hung, noted)
     two_phases = noted is not None and (
         noted.timeout_ms == NEVER_MS or _FLINK.fullmatch(noted.transactional_id) is not None
     )
-    state = "ended" if end in (ENDED, LIKELY_ENDED, ENDED_LATER) else end or "open"
-    remedy = _remedy(state, why, certainty, None if noted is None else noted.state, two_phases)
-    ending = Ending(state, hung, hung_now, open_ms, open_now_ms, certainty, why, remedy)
-    if noted is None:
-        return ending
-    return replace(
-        ending,
-        transactional_id=noted.transactional_id,
-        coordinator_state=noted.state,
-        coordinator_timeout_ms=noted.timeout_ms,
-        commits_in_two_phases=two_phases,
-    )
+    more = {
+        "outcome_uncertain": lost,
+        "hangs_as_of_last_write": hung,
+        "hangs_by_wall_clock_alone": not hung,
+        "is_young": open_ms is not None and open_ms <= TRANSACTION_TIMEOUT_MS,
+        "is_proven": age.proven_open_ms is not None and age.proven_open_ms > TRANSACTION_TIMEOUT_MS,
+        "has_no_start": age.open_ms is None,
+        "has_unknown_clock": clock.certainty == UNKNOWN,
+        "is_too_long": age.open_ms is not None and age.open_ms > LONGEST_LIKELY_MS,
+        "commits_in_two_phases": two_phases,
+    }
+    holding |= {name for name, holds in more.items() if holds}
+    certainty, why = decide(REASONS, holding)
+    holding |= {f"is_{certainty}"} | ({"is_known"} if certainty != UNKNOWN else set())
+    (state,), (remedy,) = decide(STATES, holding), decide(REMEDIES, holding)
+    of_id = () if noted is None else (noted.transactional_id, noted.state, noted.timeout_ms, two_phases)
+    return Ending(state, hung, hung_now, open_ms, open_now_ms, certainty, why, remedy, *of_id)
 
 
-def _end_by(
+def _noted(
     noted: CoordinatorState,
     place: tuple[str, int, int],
     age: Age,
     clock: Clock,
     began_ms: int | None,
     unread: int,
-) -> str | None:
-    """Returns what the coordinator did of a transaction; None where its records say nothing of it."""
+) -> set[str]:
+    """Returns the conditions of the tables that hold by a coordinator's records of a transaction."""
+    ends = {"PrepareCommit": "is_commit", "CompleteCommit": "has_committed"}
+    found = {ends[noted.state]} if noted.state in ends else set()
+    if noted.timeout_ms == NEVER_MS:
+        found.add("waits_for_client")
     if noted.has_pending(*place):
-        return PREPARED if noted.state in PREPARE else ONGOING
+        return found | {"is_pending"} | ({"is_prepared"} if noted.state in PREPARE else set())
     updated, now_ms, broker_ms = noted.updated_ms, clock.now_ms, clock.broker_ms
     if updated is None or now_ms is None:
-        return None
-    proven_ms = None if broker_ms is None or age.proven_open_ms is None else broker_ms - age.proven_open_ms
-    if broker_ms is not None and proven_ms is not None and not unread:
+        return found
+    if broker_ms is not None and age.proven_open_ms is not None and not unread:
         # it was ended before the log's end, and what the coordinator noted is newer than its start
-        is_ended = updated <= broker_ms and noted.noted_until_ms >= proven_ms
-        if is_ended:
-            return ENDED
+        began_until = broker_ms - age.proven_open_ms
+        found |= {"is_ended"} if updated <= broker_ms and noted.noted_until_ms >= began_until else set()
     if updated > now_ms:
-        return ENDED_LATER
-    return LIKELY_ENDED if began_ms is not None and noted.noted_until_ms >= began_ms else None
-
-
-def _certainty(
-    age: Age, end: str | None, open_ms: int | None, hung: bool, noted: CoordinatorState | None
-) -> tuple[str, str]:
-    """Returns how certain it is that only an abort ends it, and why. hung: as of the last write."""
-    if age.why == IN_DAMAGE:
-        return age.certainty, age.why
-    if end == PREPARED:
-        return UNKNOWN, "the coordinator has decided it, and has to write its marker"
-    if end == ONGOING and noted is not None and noted.timeout_ms == NEVER_MS:
-        return UNKNOWN, "the coordinator has it open, and waits for its client"
-    if end == ONGOING and hung:
-        return UNKNOWN, "the coordinator has it open, for longer than its own timeout, and has to end it"
-    if end == ONGOING:
-        return UNKNOWN, "the coordinator had it open at the last write, and has to end it"
-    if end == ENDED and open_ms is not None and open_ms <= TRANSACTION_TIMEOUT_MS:
-        return LIKELY, "the coordinator ended it, and its marker has not come yet"
-    if end == ENDED:
-        return CERTAIN, "the coordinator ended it, and its marker did not come"
-    if end == ENDED_LATER:
-        return UNKNOWN, "the coordinator ended it after the end of this copy: its marker may have come since"
-    if age.why == BY_BROKERS:
-        return age.certainty, age.why
-    if end == LIKELY_ENDED:
-        return LIKELY, "the coordinator ended it, if it began when its producer says"
-    if open_ms is not None and not hung:
-        return UNKNOWN, OPEN_AT_LAST_WRITE
-    return age.certainty, age.why
-
-
-def _remedy(state: str, why: str, certainty: str, coordinator_state: str | None, two_phases: bool) -> str:
-    """Returns what to do about the transaction, in words."""
-    if why == IN_DAMAGE:
-        return "look for its marker in the damaged bytes first"
-    if state == PREPARED and coordinator_state == "PrepareCommit":
-        return (
-            "start the brokers: its coordinator writes the COMMIT marker. Do not abort it: that loses what "
-            "is committed"
-        )
-    if state == PREPARED:
-        return "start the brokers: its coordinator writes the ABORT marker"
-    if two_phases:
-        return (
-            "let its client commit or abort it, as the job restores its checkpoint: an abort from outside "
-            "loses what the client has counted as committed"
-        )
-    if state == ONGOING:
-        return "start the brokers: its coordinator aborts it, once it is open for longer than its timeout"
-    if certainty != UNKNOWN and coordinator_state == "CompleteCommit":
-        return (
-            "abort it: nothing else ends it. If it is what the coordinator committed, that loses its "
-            "records: copy them first"
-        )
-    if certainty == CERTAIN:
-        return "abort it: nothing else ends it"
-    return (
-        "start the brokers: if its coordinator has it open, it aborts it. Else run check_command, and abort "
-        "what it lists"
-    )
+        found.add("is_ended_later")
+    elif began_ms is not None and noted.noted_until_ms >= began_ms:
+        found.add("is_likely_ended")
+    return found

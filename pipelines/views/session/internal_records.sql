@@ -17,5 +17,4 @@ ANTI JOIN pending ON pending.topic = r.topic AND pending.partition = r.partition
   AND r.offset BETWEEN pending.first_offset AND pending.last_offset
 ANTI JOIN log_starts b ON b.topic = r.topic AND b.partition = r.partition AND b.partition_dir = r.partition_dir
   AND b.is_cut AND r.offset < b.log_start_offset
-WHERE NOT r.is_control AND r.topic IN ('__consumer_offsets', '__transaction_state', '__share_group_state',
-  '__cluster_metadata', '__remote_log_metadata')
+WHERE NOT r.is_control AND r.topic IN $INTERNAL_TOPICS

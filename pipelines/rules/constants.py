@@ -1,0 +1,48 @@
+"""What Python and SQL share of Kafka's rules: ``$NAME`` in the file of a view stands for the SQL here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from kafka_log_lake.udfs.batches.clocks import (
+    FIRST_KAFKA_MS,
+    LONGEST_LIKELY_MS,
+    MAX_AHEAD_MS,
+    TRANSACTION_TIMEOUT_MS,
+    WRONG_UNITS,
+)
+from kafka_log_lake.udfs.batches.decisions import as_sql, text
+from kafka_log_lake.udfs.batches.endings import FLINK_IDS, NEVER_MS, PREPARE, REASONS, REMEDIES, STATES
+from kafka_log_lake.udfs.batches.retention import COMPACTED_TOPICS, DEFAULT_MS, KEEPING_TOPICS
+
+_NAME = re.compile(r"\$([A-Z_]+)")
+
+
+def _texts(values: Iterable[str]) -> str:
+    return f"({', '.join(map(text, values))})"
+
+
+CONSTANTS = {
+    "FIRST_KAFKA_MS": str(FIRST_KAFKA_MS),
+    "MAX_AHEAD_MS": str(MAX_AHEAD_MS),
+    "TRANSACTION_TIMEOUT_MS": str(TRANSACTION_TIMEOUT_MS),
+    "LONGEST_LIKELY_MS": str(LONGEST_LIKELY_MS),
+    "NEVER_MS": str(NEVER_MS),
+    "RETENTION_MS": str(DEFAULT_MS),
+    "WRONG_UNITS": ", ".join(f"({text(unit)}, {lowest}, {highest})" for unit, lowest, highest in WRONG_UNITS),
+    "COMPACTED_TOPICS": _texts(COMPACTED_TOPICS),
+    "KEEPING_TOPICS": _texts(KEEPING_TOPICS),
+    "INTERNAL_TOPICS": _texts((*COMPACTED_TOPICS, *KEEPING_TOPICS)),
+    "PREPARE": _texts(PREPARE),
+    "IS_OF_FLINK": " OR ".join(f"regexp_replace(transactional_id, '^{one}$', '') = ''" for one in FLINK_IDS),
+    "STATE": as_sql(STATES),
+    "CERTAINTY": as_sql(REASONS, 0),
+    "WHY": as_sql(REASONS, 1),
+    "REMEDY": as_sql(REMEDIES),
+}
+
+
+def with_constants(sql: str) -> str:
+    """Replaces each ``$NAME`` in SQL. Raises a KeyError for an unknown one."""
+    return _NAME.sub(lambda found: CONSTANTS[found[1]], sql)
