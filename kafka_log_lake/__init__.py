@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from kafka_log_lake.pipelines.cli.settings import CostSettings, Settings
     from kafka_log_lake.pipelines.dataframes.folders import decode_folder, read_segment
     from kafka_log_lake.pipelines.dataframes.frame import decode_frame
+    from kafka_log_lake.pipelines.decode.summary import Summary
     from kafka_log_lake.pipelines.decode_batches import decode_segments
     from kafka_log_lake.pipelines.decode_batches import run as decode
     from kafka_log_lake.pipelines.engine.session import get_session
     from kafka_log_lake.pipelines.find.command import find
     from kafka_log_lake.pipelines.ingest_raw import run as ingest
     from kafka_log_lake.pipelines.scan.command import scan
+    from kafka_log_lake.pipelines.scan.findings import Findings
     from kafka_log_lake.pipelines.sql.database import connect
     from kafka_log_lake.pipelines.views.register import register
     from kafka_log_lake.udfs.errors import JobError
@@ -39,8 +41,10 @@ __all__ = [
     "CostSettings",
     "DamageError",
     "DamageWarning",
+    "Findings",
     "JobError",
     "Settings",
+    "Summary",
     "UserError",
     "connect",
     "decode",
@@ -61,8 +65,10 @@ _EXPORTS = {
     "CostSettings": ("kafka_log_lake.pipelines.cli.settings", "CostSettings"),
     "DamageError": ("kafka_log_lake.udfs.files", "DamageError"),
     "DamageWarning": ("kafka_log_lake.udfs.files", "DamageWarning"),
+    "Findings": ("kafka_log_lake.pipelines.scan.findings", "Findings"),
     "JobError": ("kafka_log_lake.udfs.errors", "JobError"),
     "Settings": ("kafka_log_lake.pipelines.cli.settings", "Settings"),
+    "Summary": ("kafka_log_lake.pipelines.decode.summary", "Summary"),
     "UserError": ("kafka_log_lake.pipelines.cli.errors", "UserError"),
     "connect": ("kafka_log_lake.pipelines.sql.database", "connect"),
     "decode": ("kafka_log_lake.pipelines.decode_batches", "run"),

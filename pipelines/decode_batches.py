@@ -40,7 +40,6 @@ from kafka_log_lake.pipelines.engine.run_command import run_command
 from kafka_log_lake.pipelines.engine.session import check_session
 from kafka_log_lake.pipelines.lake.address import open_lake
 from kafka_log_lake.pipelines.lake.commit import LakeWriter
-from kafka_log_lake.pipelines.lake.committed import stage_options
 from kafka_log_lake.pipelines.lake.published import DECODE_APP
 from kafka_log_lake.pipelines.listing.hadoop import job_scheme
 from kafka_log_lake.pipelines.listing.list_segments import TopicFilter
@@ -49,7 +48,7 @@ from kafka_log_lake.pipelines.listing.uris import is_named
 from kafka_log_lake.pipelines.plan.landed import Landed
 from kafka_log_lake.pipelines.plan.runs import Plan
 from kafka_log_lake.pipelines.tasks.pool import task_map
-from kafka_log_lake.pipelines.tasks.slice_rows import DIRECT, Reader, choose_mode
+from kafka_log_lake.pipelines.tasks.slice_rows import DIRECT, Reader, choose_mode, stage_options
 from kafka_log_lake.udfs.format import schema
 from kafka_log_lake.udfs.spark import stages
 from kafka_log_lake.udfs.spark.protocol import TableRead

@@ -49,8 +49,11 @@ class LakeBusy(UserError):
     """
 
     def __init__(self, lake: str, owner: str = "") -> None:
+        super().__init__(lake, owner)  # what pickle calls the class with
         self.what = f"another run is writing to {lake}" + (f" ({owner})" if owner else "")
-        super().__init__(f"{self.what}: wait for it to end, then start again")
+
+    def __str__(self) -> str:
+        return f"{self.what}: wait for it to end, then start again"
 
 
 _DAMAGE = "there is damage, or a file that can't be read: exit code 3, because of --fail-on-damage"

@@ -36,7 +36,6 @@ from kafka_log_lake.pipelines.lake.address import lake_address
 from kafka_log_lake.pipelines.lake.catalog_lake import CatalogIntents, CatalogLake
 from kafka_log_lake.pipelines.lake.catalog_schema import CatalogSchema
 from kafka_log_lake.pipelines.lake.commit import LakeWriter
-from kafka_log_lake.pipelines.lake.committed import stage_options
 from kafka_log_lake.pipelines.lake.create import check_place, create_tables
 from kafka_log_lake.pipelines.lake.intents import Intent, Intents
 from kafka_log_lake.pipelines.lake.upkeep import drop
@@ -49,7 +48,7 @@ from kafka_log_lake.pipelines.plan import file_checks, ledger
 from kafka_log_lake.pipelines.plan.listed import list_sources
 from kafka_log_lake.pipelines.plan.runs import Plan, Rules, make_plan
 from kafka_log_lake.pipelines.plan.slices import SEGMENT_COST, Segment
-from kafka_log_lake.pipelines.tasks.slice_rows import BINARY, DIRECT, RAW, Reader, choose_mode
+from kafka_log_lake.pipelines.tasks.slice_rows import BINARY, DIRECT, RAW, Reader, choose_mode, stage_options
 from kafka_log_lake.pipelines.views.register import PermanentViews, register_in_catalog
 from kafka_log_lake.udfs.format import schema
 from kafka_log_lake.udfs.format.report_tables import RUNS

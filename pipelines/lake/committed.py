@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -51,11 +51,12 @@ from kafka_log_lake.pipelines.lake.intents import Intent, Intents, RowRange
 from kafka_log_lake.pipelines.lake.published import DECODE_APP, INGEST_APP, Commit, history, run_metadata
 from kafka_log_lake.pipelines.lake.superseded import OldFile, files_with
 from kafka_log_lake.pipelines.rules.files import group_begins
+from kafka_log_lake.pipelines.tasks.slice_rows import stage_options
 from kafka_log_lake.udfs.arrow.parquet_sink import Codec, DataFile, Folders
 from kafka_log_lake.udfs.arrow.rewriting import SAME, Rewrite, rewrite, write_rows
 from kafka_log_lake.udfs.format import schema
 from kafka_log_lake.udfs.format.schema import Table
-from kafka_log_lake.udfs.spark.protocol import FILE, REPORT_DDL, REWRITE_SCHEMA, StageOptions
+from kafka_log_lake.udfs.spark.protocol import FILE, REPORT_DDL, REWRITE_SCHEMA
 from kafka_log_lake.udfs.spark.stages import stage
 
 DECODED = (schema.RECORDS, schema.BATCHES, schema.QUARANTINE)
@@ -328,9 +329,3 @@ def _metrics(added: Sequence[DataFile], removed: Sequence[OldFile]) -> dict[str,
         "bytes_added": sum(file.size for file in added),
         "files_removed": len(removed),
     }
-
-
-def stage_options(settings: Settings, address: str, run_id: str = "", began_us: int = 0) -> StageOptions:
-    """Returns the options of a stage's tasks. address: of the lake. began_us: see ``StageOptions``."""
-    values: dict[str, Any] = {f.name: getattr(settings, f.name, None) for f in fields(StageOptions)}
-    return StageOptions(**values | {"run_id": run_id, "began_us": began_us, "lake": address})

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -157,3 +158,9 @@ def choose_mode(settings: Settings, uris: Sequence[str]) -> str:
     if settings.read != "auto":
         return settings.read
     return DIRECT if all(map(worker_opens, uris)) else BINARY
+
+
+def stage_options(settings: Settings, address: str, run_id: str = "", began_us: int = 0) -> StageOptions:
+    """Returns the options of a stage's tasks. address: of the lake. began_us: see ``StageOptions``."""
+    values: dict[str, Any] = {f.name: getattr(settings, f.name, None) for f in fields(StageOptions)}
+    return StageOptions(**values | {"run_id": run_id, "began_us": began_us, "lake": address})

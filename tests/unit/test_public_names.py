@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
 
 import pytest
 
 import kafka_log_lake
+from kafka_log_lake.pipelines.cli.errors import LakeBusy
 
 # function -> its parameters, in order; those after * by name alone
 FUNCTIONS = {
@@ -27,7 +29,10 @@ FUNCTIONS = {
     "register": "spark lake log at",
     "scan": "settings",
 }
-CLASSES = {"CostSettings", "DamageError", "DamageWarning", "JobError", "Settings", "UserError"}
+CLASSES = {
+    *("CostSettings", "DamageError", "DamageWarning", "Findings", "JobError", "Settings", "Summary"),
+    "UserError",
+}
 
 
 def parameters(name: str) -> str:
@@ -69,3 +74,9 @@ def test_errors_have_one_root_and_an_exit_code(name: str) -> None:
 
 def test_damage_is_a_value_error_too() -> None:
     assert issubclass(kafka_log_lake.DamageError, ValueError)
+
+
+def test_an_error_of_a_worker_is_the_same_in_the_driver() -> None:
+    busy = LakeBusy("/lake", "host:7")
+    back = pickle.loads(pickle.dumps(busy))
+    assert (str(back), back.what) == (str(busy), "another run is writing to /lake (host:7)")
