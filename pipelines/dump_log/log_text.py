@@ -258,7 +258,7 @@ class LogText:
             pieces.append(_details(record, self.prints.more))
             prefix = b" "
             if is_control and isinstance(record, Record):
-                pieces.append(control_text(record.key, record.value))
+                pieces.append(control_text(record))
         if self.prints.contents and not is_control:
             key, payload = self._parse(record.offset, record.key, record.value)
             if key is not None:

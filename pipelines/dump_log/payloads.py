@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kafka_log_lake.udfs.decoder.kafka_reader import Refused
+from kafka_log_lake.udfs.decoder.kafka_reader import Record, Refused
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.kernels.log_lines import Texts
 from kafka_log_lake.udfs.values.internal.definitions import messages
@@ -211,16 +211,15 @@ def _reader(name: str) -> Reader:
     return next(message_reader(m, 0) for m in messages("control_records") if m.name == name)
 
 
-def control_text(key: bytes | None, value: bytes | None) -> bytes:
+def control_text(record: Record) -> bytes:
     """Returns what is printed after the metadata of a control record. Raises Refused where the tool fails."""
-    if key is None or len(key) < f.CONTROL_KEY_SIZE:
-        raise Refused("a control record whose key has no type")
-    if key[0] & 0x80:
-        raise Refused("a control record whose key has a negative version")
+    record.check_control()
+    key, value = record.key or b"", record.value
     code = int.from_bytes(key[2:4], "big", signed=True)
     kind = f.CONTROL_TYPES[code] if 0 <= code < len(f.CONTROL_TYPES) else "UNKNOWN"
     if code in (f.CONTROL_ABORT, f.CONTROL_COMMIT):
-        return f" endTxnMarker: {kind} coordinatorEpoch: {_coordinator_epoch(value)}".encode()
+        epoch = int.from_bytes((value or b"")[2:6], "big", signed=True)
+        return f" endTxnMarker: {kind} coordinatorEpoch: {epoch}".encode()
     if kind not in _MESSAGES:
         return f" controlType: {kind}({code})".encode()
     shown, name = _MESSAGES[kind]
@@ -231,14 +230,6 @@ def control_text(key: bytes | None, value: bytes | None) -> bytes:
     except UnreadableMessage as why:
         raise Refused(f"a control record {kind}: {why}") from None
     return f" {shown} {jackson(fields)}".encode()
-
-
-def _coordinator_epoch(value: bytes | None) -> int:
-    if value is None or len(value) < f.END_MARKER_VALUE_SIZE:
-        raise Refused(f"an end marker: expected {f.END_MARKER_VALUE_SIZE} bytes or more")
-    if value[0] & 0x80:
-        raise Refused("an end marker of a negative version")
-    return int.from_bytes(value[2:6], "big", signed=True)
 
 
 # JSON

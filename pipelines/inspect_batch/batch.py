@@ -18,9 +18,9 @@ from kafka_log_lake.pipelines.inspect_batch.contradictions import contradictions
 from kafka_log_lake.pipelines.inspect_batch.fields import (
     FILE,
     PAYLOAD,
-    Broken,
     Checksum,
     InspectedField,
+    mark,
     read_fields,
 )
 from kafka_log_lake.pipelines.inspect_batch.mended import mended_records
@@ -50,9 +50,10 @@ from kafka_log_lake.udfs.decoder.decoded import Range
 from kafka_log_lake.udfs.decoder.segment_decoder import MAX_BATCH_UNCOMPRESSED, SegmentDecoder
 from kafka_log_lake.udfs.format import faults
 from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.plain_reader import wrong_count, wrong_wrapper_offset
 from kafka_log_lake.udfs.kernels import framing
 from kafka_log_lake.udfs.kernels.codecs import Scratch, expand
-from kafka_log_lake.udfs.kernels.framing import batch_size, checksum, locate_wrapped
+from kafka_log_lake.udfs.kernels.framing import batch_size, checksum
 from kafka_log_lake.udfs.storage.byte_source import ByteSource, ChunkSource
 from kafka_log_lake.udfs.words import count_of
 
@@ -116,10 +117,7 @@ def inspect(
     magic = int(head[f.MAGIC_POS]) if len(head) > f.MAGIC_POS else -1
     found = Inspection(position, taken, content.tobytes(), magic, before=place.before, after=place.after)
     computed = int(checksum(content, 0, size)) if is_whole else None
-    try:
-        found.fields = read_fields(head.tobytes(), position, room, computed)
-    except Broken as why:
-        found.problem = why.problem
+    found.fields = read_fields(head.tobytes(), position, room, computed)
     in_it = 0
     if is_whole:
         in_it = _of_whole(found, content, computed, shown, limit)
@@ -127,7 +125,7 @@ def inspect(
     if not is_whole:
         is_cut = size > 0 or size == framing.TOO_SHORT
         found.status = "tail" if taken == room and (is_cut or not damage.data.any()) else "damaged"
-        found.problem = found.problem or _why_not_whole(is_cut, size, room, head)
+        found.problem = _why_not_whole(is_cut, size, room, head)
     if found.status in ("corrupt", "damaged", "tail"):
         found.causes = causes_of(damage, lambda batch: readable(batch, limit)[0] > 0)
     elif is_whole:
@@ -161,10 +159,6 @@ def _of_whole(found: Inspection, content: np.ndarray, computed: int | None, show
     records = _records(found, content, e, shown, limit)
     found.fields += records.fields
     found.records, found.left_out = records.count, records.left_out
-    if records.broken is not None:
-        broken = records.broken
-        place = PAYLOAD if found.payload is not None else FILE
-        found.fields.append(InspectedField("here", broken.at, broken.size, "", "", 2, place, broken.problem))
     if not found.checksum.is_right:
         found.status = "corrupt"
         found.problem = faults.describe(
@@ -178,25 +172,31 @@ def _of_whole(found: Inspection, content: np.ndarray, computed: int | None, show
 def _records(found: Inspection, content: np.ndarray, e: np.void, shown: Shown, limit: int) -> Records:
     raw, position = content.tobytes(), found.position
     if found.magic == f.MAGIC_V2:
-        payload_at, payload = f.V2_HEADER_SIZE, raw[f.V2_HEADER_SIZE :]
+        data, base, place = raw[f.V2_HEADER_SIZE :], position + f.V2_HEADER_SIZE, FILE
+        if e["codec"] != f.CODEC_NONE:
+            if _expanded(found, e, f.V2_HEADER_SIZE, data, limit) is None:
+                return Records()
+            data, base, place = found.payload or b"", 0, PAYLOAD
         batch = Batch(
             int(e["base_offset"]),
             int(e["base_timestamp"]),
             int(e["count"]),
             bool(e["attributes"] & f.CONTROL_MASK),
         )
-        if e["codec"] == f.CODEC_NONE:
-            return read_records(payload, position + payload_at, FILE, batch, shown)
-        expanded = _expanded(found, e, payload_at, payload, limit)
-        return Records() if expanded is None else read_records(expanded, 0, PAYLOAD, batch, shown)
-    at = f.V1_KEY_LENGTH_POS if found.magic == f.MAGIC_V1 else f.V0_KEY_LENGTH_POS
-    own, value = read_message_body(raw, position, at, FILE, 0)
-    if e["codec"] == f.CODEC_NONE or value is None:
+        if (wrong := wrong_count(batch.count, len(data))) is not None:
+            mark(found.fields, wrong, position, FILE)
+        return read_records(data, base, place, batch, shown)
+    own, message = read_message_body(raw, position, is_wrapper=bool(e["codec"]))
+    if e["codec"] == f.CODEC_NONE or not own.count:
         return own
-    locate_wrapped(content, e)
     found.fields += [one for one in own.fields if one.name != "value"]  # which is the payload
-    expanded = _expanded(found, e, int(e["payload_at"]), value, limit)
-    return Records(broken=own.broken) if expanded is None else read_inner(expanded, shown)
+    value = message.field("value")
+    if _expanded(found, e, value.at, value.value, limit) is None:
+        return Records()
+    inner = read_inner(found.payload or b"", shown)
+    if (wrong := wrong_wrapper_offset(found.payload or b"", inner.last, message)) is not None:
+        mark(found.fields, wrong, position, FILE)
+    return inner
 
 
 def _expanded(found: Inspection, e: np.void, at: int, payload: bytes, limit: int) -> bytes | None:
@@ -206,8 +206,9 @@ def _expanded(found: Inspection, e: np.void, at: int, payload: bytes, limit: int
     name = f.CODEC_NAMES[codec]
     problem, words = "", f"compressed by {name}: {count_of(len(payload), 'byte')}"
     if made < 0:
-        last = f.CODEC_ZSTD if found.magic == f.MAGIC_V2 else f.CODEC_LZ4
+        last = f.LAST_CODECS[found.magic]
         problem = faults.text_of(-made, last if -made == faults.UNKNOWN_CODEC else limit, codec)
+        problem = problem.removeprefix("payload: ")
     else:
         found.payload = scratch.data[:made].tobytes()
         words += f", expanded {made}"

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kafka_log_lake.udfs.format import faults
 from kafka_log_lake.udfs.format import layout as f
-from kafka_log_lake.udfs.format.varints import varint_at
+from kafka_log_lake.udfs.format import plain_reader as plain
+from kafka_log_lake.udfs.format.plain_reader import read_message, read_record
 
 _MOST_BYTES = 1 << 20  # of a batch whose records are looked for after the break
 
@@ -60,12 +62,12 @@ def break_of_records(data: bytes, count: int, last_delta: int) -> Break | None:
 
 def _next_of(data: bytes, at: int, delta: int) -> int:
     """Returns where the record at ``at`` ends by its length if its offset follows ``delta``; else -1."""
-    head = varint_at(data, at, len(data))
-    if head is None or head[0] < f.MIN_RECORD_SIZE - 1 or sum(head) > len(data) or data[head[1]]:
+    fields = read_record(data, at, len(data)).fields
+    if len(fields) <= plain.OFFSET_DELTA or fields[plain.ATTRIBUTES].value:
         return -1
-    times = varint_at(data, head[1] + 1, len(data), bits=64)
-    own = varint_at(data, times[1], len(data)) if times else None
-    return sum(head) if own is not None and own[0] == delta + 1 else -1
+    length, own = fields[plain.LENGTH], fields[plain.OFFSET_DELTA].value
+    fits = length.value >= f.MIN_RECORD_SIZE - 1 and own == delta + 1
+    return length.at + length.size + length.value if fits else -1
 
 
 def break_of_message(data: bytes, whole: int) -> Break | None:
@@ -73,52 +75,33 @@ def break_of_message(data: bytes, whole: int) -> Break | None:
 
     whole: bytes of the message. data: as many of them as there are.
     """
-    at = f.V1_KEY_LENGTH_POS if data[f.MAGIC_POS] == f.MAGIC_V1 else f.V0_KEY_LENGTH_POS
-    begin = at
-    for _ in range(2):
-        size = int.from_bytes(data[at : at + 4], "big", signed=True)
-        if not -1 <= size <= whole - at - 4:
-            return Break(at, whole)
-        begin, at = at, at + 4 + max(0, size)
-        if at + 4 > len(data) and at != whole:
-            return Break(at, whole)
-    return None if at == whole else Break(begin, whole)
+    message = read_message(data, 0, whole)
+    lengths = [one for one in message.fields if one.name in ("keyLength", "valueLength")]
+    for one in lengths:
+        if one.value < f.NULL_LENGTH or one.at + one.size > len(data):
+            return Break(one.at, whole)
+    if message.wrong is not None:
+        return Break(message.wrong.at, whole)
+    return Break(lengths[-1].at, whole) if message.fields[-1].name == "surplus" else None
 
 
 def ends_inside(data: bytes, at: int) -> bool:
     """Returns whether ``data`` ends inside of the record at a place, or of its length."""
-    head = varint_at(data, at, len(data))
-    if head is None:
-        return len(data) - at < f.MAX_VARINT_BYTES
-    return head[0] >= f.MIN_RECORD_SIZE - 1 and sum(head) > len(data) and not any(data[head[1] : head[1] + 1])
+    record = read_record(data, at, len(data))
+    if record.wrong is None or not record.fields:
+        return record.wrong is not None and len(data) - at < f.MAX_VARINT_BYTES
+    length = record.fields[plain.LENGTH]
+    is_long = record.wrong.fault == faults.RECORD_BEYOND and length.value >= f.MIN_RECORD_SIZE - 1
+    return is_long and not any(data[record.end : record.end + 1])
 
 
 def record_at(data: bytes, at: int, end: int) -> tuple[int, int] | None:
     """Returns (end, offset delta) of the record at a place; None where there is none."""
-    head = varint_at(data, at, end)
-    if head is None or head[0] < f.MIN_RECORD_SIZE - 1 or head[1] + head[0] > end or data[head[1]]:
+    record = read_record(data, at, end)
+    if record.wrong is not None or record.fields[plain.ATTRIBUTES].value:
         return None
-    stop = head[1] + head[0]
-    times = varint_at(data, head[1] + 1, stop, bits=64)
-    delta = varint_at(data, times[1], stop) if times else None
-    if delta is None or delta[0] < 0:
-        return None
-    place = _past(data, _past(data, delta[1], stop, -1), stop, -1)
-    headers = varint_at(data, place, stop) if place >= 0 else None
-    if headers is None or not 0 <= headers[0] <= stop - headers[1]:
-        return None
-    place = headers[1]
-    for _ in range(headers[0]):
-        place = _past(data, _past(data, place, stop, 0), stop, -1)
-    return (stop, delta[0]) if place == stop else None
-
-
-def _past(data: bytes, at: int, end: int, least: int) -> int:
-    """Returns the place after a length and as many bytes; -1 if they do not fit or ``at`` is -1."""
-    size = varint_at(data, at, end) if at >= 0 else None
-    if size is None or not least <= size[0] <= end - size[1]:
-        return -1
-    return size[1] + max(0, size[0])
+    delta = record.fields[plain.OFFSET_DELTA].value
+    return None if delta < 0 else (record.end, delta)
 
 
 def _records_behind(data: bytes, start: int, left: int, delta: int, last_delta: int) -> tuple[int, int]:

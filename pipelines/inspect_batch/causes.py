@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.plain_header import field_at
 from kafka_log_lake.udfs.kernels.crc_search import TABLES, changed_byte, shift_begin
 from kafka_log_lake.udfs.kernels.framing import batch_size, checksum, is_sound
 from kafka_log_lake.udfs.words import count_of
@@ -94,37 +95,13 @@ def _changed(position: int, mended: np.ndarray, data: np.ndarray) -> Cause:
 
 
 def _flip(position: int, bits: int, mended: bytes, data: np.ndarray, at: int, certainty: str) -> Cause:
-    name = field_at(mended, at)
+    name = field_at(mended[f.MAGIC_POS], at)
     was, now = mended[at], int(data[at])
     kind = BIT if bits & (bits - 1) == 0 else BYTE
     what = f"bit {bits.bit_length() - 1} of the byte" if kind == BIT else "the byte"
     changed = "flipped" if kind == BIT else "changed"
     text = f"{what} at position {position} is {changed} ({name}): {now:#04x}, expected {was:#04x}; "
     return Cause(kind, certainty, f"{text}with it the checksum is right", position, 1, bits, mended)
-
-
-def field_at(batch: bytes, at: int) -> str:
-    """Returns the name of the header field that a byte of a batch is in, or of what follows the header."""
-    names = _FIELDS_V2 if batch[f.MAGIC_POS] >= f.MAGIC_V2 else _FIELDS_LEGACY
-    for begin, name in reversed(names):
-        if at >= begin:
-            return name
-    return "offset"
-
-
-_FIELDS_V2 = (
-    *((f.OFFSET_POS, "baseOffset"), (f.LENGTH_POS, "batchLength")),
-    (f.LEADER_EPOCH_POS, "partitionLeaderEpoch"),
-    *((f.MAGIC_POS, "magic"), (f.V2_CRC_POS, "crc"), (f.V2_ATTRIBUTES_POS, "attributes")),
-    *((f.LAST_OFFSET_DELTA_POS, "lastOffsetDelta"), (f.BASE_TIMESTAMP_POS, "baseTimestamp")),
-    *((f.MAX_TIMESTAMP_POS, "maxTimestamp"), (f.PRODUCER_ID_POS, "producerId")),
-    *((f.PRODUCER_EPOCH_POS, "producerEpoch"), (f.BASE_SEQUENCE_POS, "baseSequence")),
-    *((f.RECORDS_COUNT_POS, "recordsCount"), (f.V2_HEADER_SIZE, "records")),
-)
-_FIELDS_LEGACY = (
-    *((f.OFFSET_POS, "offset"), (f.LENGTH_POS, "messageSize"), (f.LEGACY_CRC_POS, "crc")),
-    *((f.MAGIC_POS, "magic"), (f.LEGACY_ATTRIBUTES_POS, "attributes"), (f.V1_TIMESTAMP_POS, "the rest")),
-)
 
 
 def _sums(batch: np.ndarray) -> tuple[int, int, int]:

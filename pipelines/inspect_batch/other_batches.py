@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 
 from kafka_log_lake.pipelines.inspect_batch import causes
 from kafka_log_lake.pipelines.inspect_batch.breaks import (
@@ -14,11 +13,12 @@ from kafka_log_lake.pipelines.inspect_batch.breaks import (
     record_at,
 )
 from kafka_log_lake.pipelines.inspect_batch.causes import LIKELY, POSSIBLE, Cause
-from kafka_log_lake.pipelines.inspect_batch.place import MOST_FOLLOWED, DamagedBatch, SoundBatch
+from kafka_log_lake.pipelines.inspect_batch.place import MOST_FOLLOWED, DamagedBatch, SoundBatch, header_of
 from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.fields import integer
+from kafka_log_lake.udfs.format.plain_header import HEADERS, read_header
 from kafka_log_lake.udfs.words import count_of
 
-_HEADER_V2 = struct.Struct(">qiibIhiqqqhii")
 _MOST_BYTES = 1 << 30  # of a batch that is taken for one though no checksum says so
 _MOST_OFFSET = 1 << 40  # that is taken for one though no checksum says so
 _ALIKE = 3.0  # how many times larger or smaller than others records may be on average
@@ -109,20 +109,18 @@ def _leads_on(damage: DamagedBatch, end: int) -> bool:
 
 def _header_agrees(content: bytes, at: int) -> bool:
     """Returns whether the fields of a header of magic 2 fit each other, as random bytes would not."""
-    e = _HEADER_V2.unpack_from(content, at)
-    base, length, epoch, magic, _, attributes, last, first_ms, newest, producer, producer_epoch, _, count = e
+    if not 0 <= integer(content, at, 8) < _MOST_OFFSET:
+        return False
+    header = read_header(content[at : at + f.V2_HEADER_SIZE], _MOST_BYTES, None, f.MAGIC_V2)
+    value = {one.name: one.value for one in header.fields}
     return bool(
-        magic == f.MAGIC_V2
-        and f.V2_HEADER_SIZE - f.LOG_OVERHEAD <= length < _MOST_BYTES
-        and 0 <= base < _MOST_OFFSET
-        and 0 <= last < _MOST_MISSING
-        and epoch >= -1 <= producer
-        and producer_epoch >= -1
-        and attributes & f.V2_UNUSED_MASK == 0
-        and attributes & f.CODEC_MASK <= f.CODEC_ZSTD
-        and 0 < count <= last + 1
-        and first_ms >= -1
-        and (first_ms <= newest or attributes & f.DELETE_HORIZON_MASK)
+        len(header.fields) == len(HEADERS[f.MAGIC_V2])
+        and value["magic"] == f.MAGIC_V2
+        and header.wrong is None
+        and value["lastOffsetDelta"] < _MOST_MISSING
+        and value["partitionLeaderEpoch"] >= -1
+        and 0 < value["recordsCount"] <= value["lastOffsetDelta"] + 1
+        and (value["baseTimestamp"] <= value["maxTimestamp"] or value["attributes"] & f.DELETE_HORIZON_MASK)
     )
 
 
@@ -131,8 +129,9 @@ def header_inside(damage: DamagedBatch) -> Cause | None:
     for match in re.finditer(rb"(?<=.{16})\x02(?=.{44})", damage.wrong, re.DOTALL):
         at = match.start() - f.MAGIC_POS
         if at > 0 and _header_agrees(damage.wrong, at) and not damage.is_sound(at):
-            begin, e = damage.position + at, _HEADER_V2.unpack_from(damage.wrong, at)
-            text = f"at position {begin} the header of a batch lies (offsets {e[0]} to {e[0] + e[6]}), cut: "
+            begin, e = damage.position + at, header_of(damage.data[at:], damage.position + at)
+            offsets = f"offsets {e['base_offset']} to {e['last_offset']}"
+            text = f"at position {begin} the header of a batch lies ({offsets}), cut: "
             text += "bytes of another file"
             return Cause(causes.OTHER, POSSIBLE, text, begin, len(damage.wrong) - at)
     return None

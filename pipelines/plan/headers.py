@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -16,15 +15,13 @@ import numpy as np
 
 from kafka_log_lake.pipelines.listing.swaps import End
 from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.plain_header import framed, last_offset, newest_timestamp
 from kafka_log_lake.udfs.indexes.entries import OFFSET_ENTRY, TIME_ENTRY, rising_entries
 from kafka_log_lake.udfs.storage.byte_source import ByteSource, FileSource, SourceError, path_of_uri
 from kafka_log_lake.udfs.storage.opening import open_source
 from kafka_log_lake.udfs.storage.regular_file import MOST_INDEX_BYTES, read_beside
 from kafka_log_lake.udfs.storage.store import is_object_store, open_store
 
-_HEADER = struct.Struct(">qi4xb")  # offset, length, leader epoch or checksum, magic
-_LEAST = {f.MAGIC_V0: f.V0_MIN_SIZE, f.MAGIC_V1: f.V1_MIN_SIZE, f.MAGIC_V2: f.V2_HEADER_SIZE}
-_INT64, _INT32 = struct.Struct(">q"), struct.Struct(">i")
 _BLOCK = 4096  # a page: small batches share a read, a larger one costs no more than its header does
 _OBJECT_BLOCK = 1 << 17  # of an object all of whose headers are followed: it is fetched ahead in large reads
 NO_INDEX = np.zeros((0, 2), dtype=np.int64)
@@ -62,17 +59,12 @@ def headers(source: ByteSource, start: int, length: int, block_bytes: int = _BLO
             begin, end = at, at + got
             if got < f.HEADER_UP_TO_MAGIC:
                 return
-        offset, size, magic = _HEADER.unpack_from(buf, at - begin)
-        size += f.LOG_OVERHEAD
-        if size < _LEAST.get(magic, 1 << 32) or size > length - at:
+        place = at - begin
+        offset, size, magic = framed(buf, place)
+        if not 0 < size <= length - at:
             return
-        timestamp, last_offset = f.NO_TIMESTAMP, offset
-        if magic == f.MAGIC_V2:
-            last_offset += _INT32.unpack_from(buf, at - begin + f.LAST_OFFSET_DELTA_POS)[0]
-        if magic:
-            place = f.MAX_TIMESTAMP_POS if magic == f.MAGIC_V2 else f.V1_TIMESTAMP_POS
-            (timestamp,) = _INT64.unpack_from(buf, at - begin + place)
-        yield Header(at, size, magic, offset, last_offset, timestamp)
+        last, newest = last_offset(buf, place, offset, magic), newest_timestamp(buf, place, magic)
+        yield Header(at, size, magic, offset, last, newest)
         at += size
 
 
@@ -86,12 +78,10 @@ def claimed_offsets(source: ByteSource, position: int, length: int) -> tuple[int
     raw = head[:got].tobytes()
     if got < f.HEADER_UP_TO_MAGIC:
         return None
-    offset, _, magic = _HEADER.unpack_from(raw)
+    offset, _, magic = framed(raw)
     if magic != f.MAGIC_V2:
         return offset, offset
-    if got < len(head):
-        return None
-    return offset, offset + _INT32.unpack_from(raw, f.LAST_OFFSET_DELTA_POS)[0]
+    return (offset, last_offset(raw, 0, offset, magic)) if got == len(head) else None
 
 
 def may_go_on(source: ByteSource, position: int, length: int) -> bool:
@@ -100,8 +90,7 @@ def may_go_on(source: ByteSource, position: int, length: int) -> bool:
     got = source.read_into(position, head)
     if got < f.HEADER_UP_TO_MAGIC or not head.any():
         return True
-    _, size, magic = _HEADER.unpack(head.tobytes())
-    return size + f.LOG_OVERHEAD >= _LEAST.get(magic, 1 << 32) and size + f.LOG_OVERHEAD > length - position
+    return framed(head.tobytes())[1] > length - position
 
 
 def end_of_batches(uri: str, base: int, length: int) -> End:

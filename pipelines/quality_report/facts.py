@@ -299,7 +299,7 @@ def _worst(database: duckdb.DuckDBPyConnection, quarantine: DeltaTable, row: tup
     found = read_rows(quarantine, QUARANTINE.arrow_schema(), ["content"], " AND ".join(conditions))
     content = next(iter(found.column("content").to_pylist()), None) or b""
     before, after, epoch_before, epoch_after, magic = around
-    expected = header.Expected(before, after, epoch_before, epoch_after, magic, size, crc)
+    expected = header.Expected(before, after, epoch_before, epoch_after, magic, size, crc, detail)
     fields = header.fields(content, reason, expected)
     dump = [] if fields else list(header.dump(content))
     return Worst(topic, partition, segment, damaged, ranges, position, size, reason, detail, fields, dump)

@@ -20,7 +20,7 @@ from tests.support.reference_decoder import Decoded, batch_size
 
 KAFKA_LIMIT = 4 << 20
 _OF_RECORDS = ("offset", "timestamp_ms", "key", "value", "headers", "sequence", "size_bytes", "control_type")
-_CUT = ("inner message:", "inner message length:")  # at the end of a wrapper
+_CUT = ("inner message:", "messageSize of an inner message:")  # at the end of a wrapper
 
 
 def check_plain(data: bytes, window: int = 1 << 20, **how: Any) -> None:

@@ -101,7 +101,7 @@ def test_a_wrong_checksum_costs_its_batch_alone() -> None:
         ("corrupt", "crc_mismatch", 0),
         ("ok", None, 3),
     ]
-    assert (rows or [])[1]["error"].startswith("checksum: expected")
+    assert (rows or [])[1]["error"].startswith("crc: expected")
     (records,) = records_in(bytes(broken))
     assert [row["offset"] for row in records or []] == [0, 1, 2, 6, 7, 8]
 

@@ -18,6 +18,8 @@ from kafka_log_lake.udfs.decoder.resync import LastOffset, Resynchronizer
 from kafka_log_lake.udfs.format import faults
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.format.explain import explain
+from kafka_log_lake.udfs.format.fields import Wrong
+from kafka_log_lake.udfs.format.plain_header import wrong_length
 from kafka_log_lake.udfs.kernels import framing
 from kafka_log_lake.udfs.kernels.checksums import crc32c, crc32c_combine
 from kafka_log_lake.udfs.kernels.codecs import Scratch, expand
@@ -361,18 +363,16 @@ class SegmentDecoder:
 
     def _no_batch(self, position: int, size: int, end: int) -> Damage:
         head = self._header(position)
-        magic = int(head[f.MAGIC_POS])
+        magic = int(head[f.MAGIC_POS :].view(np.int8)[0])
         stored = int.from_bytes(head[f.LENGTH_POS : f.LOG_OVERHEAD].tobytes(), "big", signed=True)
         base_offset = int.from_bytes(head[: f.LENGTH_POS].tobytes(), "big", signed=True)
         if size == framing.UNKNOWN_MAGIC and position + f.LOG_OVERHEAD + stored == end:
-            text = f"magic: expected 0, 1 or 2, found {magic}, at position {position}"
-            return self._damage(position, end, base_offset, "unknown_magic", text)
+            unknown = Wrong(faults.UNKNOWN_MAGIC, f.MAGIC_POS, 0, magic)
+            return self._damage(position, end, base_offset, "unknown_magic", unknown.describe(position))
         if size == framing.ILLEGAL_LENGTH or size > 0:
-            least = (f.V0_MIN_SIZE, f.V1_MIN_SIZE, f.V2_HEADER_SIZE)[magic] - f.LOG_OVERHEAD
-            most = self.range.length - position - f.LOG_OVERHEAD
-            bounds = f"expected {least} to {most} for magic {magic}, found {stored}"
-            text = f"length: {bounds}, at position {position}"
-            return self._damage(position, end, base_offset, "invalid_header", text)
+            wrong = wrong_length(stored, magic, self.range.length - position)
+            assert wrong is not None
+            return self._damage(position, end, base_offset, "invalid_header", wrong.describe(position))
         text = f"no batch begins here: length {stored}, magic {magic}, at position {position}"
         return self._damage(position, end, None, "garbage", text)
 

@@ -1,8 +1,9 @@
 """Lists what can be wrong with a batch, each fault named once: its status, its reason, its words.
 
 There are three kinds: corrupt (a checksum is wrong), invalid (the structure is wrong), unsupported (no such
-codec). Kernels give a fault's code and its place; ``explain`` reads there what was expected and what was
-found, and ``describe`` makes the text of ``batches.error`` and ``quarantine.detail`` of them. A suspect batch
+codec). Kernels give a fault's code and its place; ``explain`` has the plain reader say what was expected and
+what was found, and ``describe`` makes the text of ``batches.error`` and ``quarantine.detail`` of them. A
+suspect batch
 is decoded all the same; its marks are bits, since several can hold at once.
 """
 
@@ -20,11 +21,16 @@ STATUS_NAMES = ("ok", "suspect", "corrupt", "invalid", "unsupported")
 
 @dataclass(frozen=True)
 class Fault:
-    """A kind of damage: its status and reason in the tables, and its text."""
+    """A kind of damage: its status and reason in the tables, its field in Kafka's words, what was expected.
+
+    expected, found: templates of words, for the two numbers of a fault.
+    """
 
     status: int
     reason: str
-    text: str
+    field: str
+    expected: str
+    found: str = "{1}"
 
 
 NO_FAULT = 0
@@ -55,44 +61,65 @@ INNER_CUT = 24
 INNER_SIZE = 25
 INNER_COMPRESSED = 26
 COUNT_TOO_SMALL = 27
+# These the kernels do not tell apart, or have as marks: the plain reader does
+HEADER_VALUE_BEYOND = 28
+LENGTH_TOO_SMALL = 29
+LENGTH_TOO_LARGE = 30
+UNKNOWN_MAGIC = 31
+UNUSED_BITS = 32
+BELOW_LEAST = 33
+BELOW_NULL = 34
+SURPLUS = 35
 
-_RECORD = "invalid_record"
+# Fields of a record of magic 2 that are varints; a fault of one gives its number here as what was found
+VARINTS = (
+    *("length", "timestampDelta", "offsetDelta", "keyLength", "valueLength"),
+    *("headersCount", "headerKeyLength", "headerValueLength"),
+)
+_RECORD, _HEADER = "invalid_record", "invalid_header"
+_CRC = "{0:#010x} as computed", "{1:#010x}"
 FAULTS: dict[int, Fault] = {
-    CRC_MISMATCH: Fault(CORRUPT, "crc_mismatch", "checksum: expected {0:#010x} as computed, found {1:#010x}"),
-    INNER_CRC_MISMATCH: Fault(
-        CORRUPT,
-        "crc_mismatch",
-        "checksum of an inner message: expected {0:#010x} as computed, found {1:#010x}",
+    CRC_MISMATCH: Fault(CORRUPT, "crc_mismatch", "crc", *_CRC),
+    INNER_CRC_MISMATCH: Fault(CORRUPT, "crc_mismatch", "crc of an inner message", *_CRC),
+    UNKNOWN_CODEC: Fault(UNSUPPORTED, "unknown_codec", "codec", "0 to {0} for this magic"),
+    DECOMPRESSION_FAILED: Fault(
+        INVALID, "decompression_failed", "payload", "bytes that decompress", "others"
     ),
-    UNKNOWN_CODEC: Fault(UNSUPPORTED, "unknown_codec", "codec: expected 0 to {0} for this magic, found {1}"),
-    DECOMPRESSION_FAILED: Fault(INVALID, "decompression_failed", "payload does not decompress"),
     DECOMPRESSED_TOO_LARGE: Fault(
-        INVALID, "decompressed_too_large", "payload: expected at most {0:byte} expanded, found more"
+        INVALID, "decompressed_too_large", "payload", "at most {0:byte} expanded", "more"
     ),
-    COUNT_NEGATIVE: Fault(INVALID, _RECORD, "record count: expected {0} or more, found {1}"),
-    COUNT_TOO_LARGE: Fault(INVALID, _RECORD, "record count: expected at most {0} in this payload, found {1}"),
-    PAYLOAD_LEFT: Fault(INVALID, _RECORD, "payload: expected its end after {0:record}, found {1:byte} more"),
-    BAD_VARINT: Fault(INVALID, _RECORD, "varint: expected at most {0:byte}, found more, or the end"),
-    RECORD_BEYOND: Fault(INVALID, _RECORD, "record length: expected 0 to {0}, found {1}"),
-    RECORD_SLACK: Fault(INVALID, _RECORD, "record: expected a body of {0:byte}, found {1} used"),
-    KEY_BEYOND: Fault(INVALID, _RECORD, "key length: expected at most {0}, found {1}"),
-    VALUE_BEYOND: Fault(INVALID, _RECORD, "value length: expected at most {0}, found {1}"),
-    HEADER_COUNT: Fault(INVALID, _RECORD, "header count: expected 0 to {0}, found {1}"),
-    HEADER_KEY_NULL: Fault(INVALID, _RECORD, "header key length: expected {0} or more, found {1}"),
-    HEADER_BEYOND: Fault(INVALID, _RECORD, "header length: expected at most {0}, found {1}"),
-    CONTROL_KEY: Fault(INVALID, _RECORD, "control record key: expected {0:byte} or more, found {1}"),
-    CONTROL_VERSION: Fault(INVALID, _RECORD, "control record key version: expected {0} or more, found {1}"),
-    CONTROL_VALUE: Fault(INVALID, _RECORD, "end marker value: expected {0:byte} or more, found {1}"),
-    CONTROL_VALUE_VERSION: Fault(INVALID, _RECORD, "end marker version: expected {0} or more, found {1}"),
-    WRAPPER_NULL_VALUE: Fault(INVALID, _RECORD, "wrapper value: expected {0:byte} or more, found {1}"),
-    WRAPPER_EMPTY: Fault(INVALID, _RECORD, "wrapper: expected {0:inner message} or more, found {1}"),
+    COUNT_NEGATIVE: Fault(INVALID, _RECORD, "recordsCount", "{0} or more"),
+    COUNT_TOO_LARGE: Fault(INVALID, _RECORD, "recordsCount", "at most {0} in this payload"),
+    COUNT_TOO_SMALL: Fault(INVALID, _RECORD, "records", "{0} as counted"),
+    PAYLOAD_LEFT: Fault(INVALID, _RECORD, "records", "their end after {0:record}", "{1:byte} more"),
+    BAD_VARINT: Fault(INVALID, _RECORD, "", "a varint of at most {0:byte}", "a longer one, or the end"),
+    RECORD_BEYOND: Fault(INVALID, _RECORD, "length", "0 to {0}"),
+    RECORD_SLACK: Fault(INVALID, _RECORD, "record", "a body of {0:byte}", "{1} used"),
+    KEY_BEYOND: Fault(INVALID, _RECORD, "keyLength", "at most {0}"),
+    VALUE_BEYOND: Fault(INVALID, _RECORD, "valueLength", "at most {0}"),
+    HEADER_COUNT: Fault(INVALID, _RECORD, "headersCount", "0 to {0}"),
+    HEADER_KEY_NULL: Fault(INVALID, _RECORD, "headerKeyLength", "{0} or more"),
+    HEADER_BEYOND: Fault(INVALID, _RECORD, "headerKeyLength", "at most {0}"),
+    HEADER_VALUE_BEYOND: Fault(INVALID, _RECORD, "headerValueLength", "at most {0}"),
+    CONTROL_KEY: Fault(INVALID, _RECORD, "key of a control record", "{0:byte} or more"),
+    CONTROL_VERSION: Fault(INVALID, _RECORD, "version of a control record", "{0} or more"),
+    CONTROL_VALUE: Fault(INVALID, _RECORD, "value of an end marker", "{0:byte} or more"),
+    CONTROL_VALUE_VERSION: Fault(INVALID, _RECORD, "version of an end marker", "{0} or more"),
+    WRAPPER_NULL_VALUE: Fault(INVALID, _RECORD, "valueLength of a wrapper", "{0} or more"),
+    WRAPPER_EMPTY: Fault(INVALID, _RECORD, "value of a wrapper", "{0:inner message} or more"),
     WRAPPER_OFFSET: Fault(
-        INVALID, _RECORD, "wrapper offset: expected 0, or {0} or more as the last inner offset, found {1}"
+        INVALID, _RECORD, "offset of a wrapper", "0, or {0} or more as the last inner offset"
     ),
-    INNER_CUT: Fault(INVALID, _RECORD, "inner message: expected {0:byte}, found {1}"),
-    INNER_SIZE: Fault(INVALID, _RECORD, "inner message length: expected {0} or more, found {1}"),
-    INNER_COMPRESSED: Fault(INVALID, _RECORD, "inner message codec: expected {0}, found {1}"),
-    COUNT_TOO_SMALL: Fault(INVALID, _RECORD, "records: expected {0} as counted, found {1}"),
+    INNER_CUT: Fault(INVALID, _RECORD, "inner message", "{0:byte}"),
+    INNER_SIZE: Fault(INVALID, _RECORD, "messageSize of an inner message", "{0} or more"),
+    INNER_COMPRESSED: Fault(INVALID, _RECORD, "codec of an inner message", "{0}"),
+    LENGTH_TOO_SMALL: Fault(INVALID, _HEADER, "", "{0} or more"),
+    LENGTH_TOO_LARGE: Fault(INVALID, _HEADER, "", "at most {0}"),
+    UNKNOWN_MAGIC: Fault(INVALID, "unknown_magic", "magic", "0, 1 or 2"),
+    UNUSED_BITS: Fault(SUSPECT, "", "attributes", "no unused bits", "{1:#06x}"),
+    BELOW_LEAST: Fault(SUSPECT, "", "", "{0} or more"),
+    BELOW_NULL: Fault(SUSPECT, "", "", "{0} or more, read as null"),
+    SURPLUS: Fault(SUSPECT, "", "surplus", "none behind the value", "{1:byte}"),
 }
 
 # Marks of a suspect batch
@@ -125,9 +152,17 @@ class _Number(int):
         return count_of(int(self), form) if form[:1].isalpha() else super().__format__(form)
 
 
-def text_of(code: int, expected: int, found: int | str = 0) -> str:
-    """Returns the fault in words, without its place."""
-    return FAULTS[code].text.format(_Number(expected), found if isinstance(found, str) else _Number(found))
+def expected_of(code: int, expected: int) -> str:
+    """Returns what was expected, in words."""
+    return FAULTS[code].expected.format(_Number(expected))
+
+
+def text_of(code: int, expected: int, found: int = 0, field: str = "") -> str:
+    """Returns the fault in words, without its place. field: its name, where the fault has none of its own."""
+    fault = FAULTS[code]
+    name = VARINTS[found] if code == BAD_VARINT else fault.field or field
+    found_words = fault.found.format(_Number(expected), _Number(found))
+    return f"{name}: expected {expected_of(code, expected)}, found {found_words}"
 
 
 def cut_text(size: int, room: int) -> str:
@@ -140,12 +175,12 @@ def cut_text(size: int, room: int) -> str:
     return f"the segment ends inside a batch: {count_of(size, 'byte')} by its length, {room} are there"
 
 
-def describe(code: int, expected: int, found: int, at: int) -> str:
+def describe(code: int, expected: int, found: int, at: int, field: str = "") -> str:
     """Returns the fault in words, with its place.
 
-    at: byte in the segment; below 0, -1 - the byte in the expanded payload.
+    at: byte in the segment; below 0, -1 - the byte in the expanded payload. field: as for ``text_of``.
     """
-    text = text_of(code, expected, found)
+    text = text_of(code, expected, found, field)
     where = f"at position {at}" if at >= 0 else f"at byte {-1 - at} of the expanded payload"
     return f"{text}, {where}"
 

@@ -41,6 +41,9 @@ V1_KEY_LENGTH_POS = V1_TIMESTAMP_POS + 8
 V0_MIN_SIZE = V0_KEY_LENGTH_POS + 4 + 4  # both key and value null: 26
 V1_MIN_SIZE = V1_KEY_LENGTH_POS + 4 + 4  # 34
 
+# Bytes of the smallest batch of each magic
+MIN_SIZES = {MAGIC_V0: V0_MIN_SIZE, MAGIC_V1: V1_MIN_SIZE, MAGIC_V2: V2_HEADER_SIZE}
+
 # Attributes (DefaultRecordBatch, LegacyRecord), codecs (CompressionType) and timestamps (TimestampType)
 CODEC_MASK = 0x07
 TIMESTAMP_TYPE_MASK = 0x08
@@ -50,8 +53,10 @@ DELETE_HORIZON_MASK = 0x40
 V2_UNUSED_MASK = 0xFF80
 V1_UNUSED_MASK = 0xF0
 V0_UNUSED_MASK = 0xF8
+UNUSED_MASKS = {MAGIC_V0: V0_UNUSED_MASK, MAGIC_V1: V1_UNUSED_MASK, MAGIC_V2: V2_UNUSED_MASK}
 
 CODEC_NONE, CODEC_GZIP, CODEC_SNAPPY, CODEC_LZ4, CODEC_ZSTD = range(5)
+LAST_CODECS = {MAGIC_V0: CODEC_LZ4, MAGIC_V1: CODEC_LZ4, MAGIC_V2: CODEC_ZSTD}
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd", "unknown", "unknown", "unknown")
 
 CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE = 0, 1, -1
@@ -76,6 +81,7 @@ END_MARKER_VALUE_SIZE = 6  # int16 version, int32 coordinator epoch
 NO_TIMESTAMP = -1
 NO_SEQUENCE = -1
 NO_PRODUCER_ID = -1
+NULL_LENGTH = -1
 MIN_RECORD_SIZE = 7  # length, attributes, two deltas, two lengths, header count: a byte each
 MIN_HEADER_SIZE = 2
 MAX_VARINT_BYTES = 5

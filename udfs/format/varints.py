@@ -1,4 +1,4 @@
-"""Integers of Java in plain Python, and the varints of a record of magic 2 where a kernel has stopped."""
+"""Integers of Java in plain Python, and the varints of a record of magic 2."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import numpy as np
 from kafka_log_lake.udfs.format import layout as f
 
 
-def varint_at(data: bytes | np.ndarray, at: int, end: int, bits: int = 32) -> tuple[int, int] | None:
+def varint_at(
+    data: bytes | memoryview | np.ndarray, at: int, end: int, bits: int = 32
+) -> tuple[int, int] | None:
     """Returns the zigzag varint at ``at``, and the position after it.
 
     It is None where the varint does not end before ``end``. bits: 32 or 64; higher bits are dropped, as in
     Kafka's ``ByteUtils``. A varint of more than 5 or 10 bytes is None too.
     """
+    if at < end and (byte := int(data[at])) < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at + 1
     raw = 0
     most = f.MAX_VARINT_BYTES if bits == 32 else f.MAX_VARLONG_BYTES
     for i in range(min(most, end - at)):

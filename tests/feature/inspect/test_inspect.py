@@ -260,8 +260,8 @@ def test_a_record_that_can_not_be_read_is_marked(tmp_path: Path) -> None:
     found = look(put(tmp_path, batch.encode()), 0)
     assert (found.status, found.records) == ("invalid", 0)
     (mark,) = (one for one in found.fields if one.problem)
-    assert mark.problem == "value length: expected at most 2, found 90"
-    assert "value length: expected at most 2, found 90, at position" in found.problem
+    assert mark.problem == "expected at most 2, found 90"
+    assert "valueLength: expected at most 2, found 90, at position" in found.problem
 
 
 @pytest.mark.parametrize(

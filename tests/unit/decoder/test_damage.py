@@ -326,5 +326,5 @@ def test_sequences_wrap_after_the_largest_int() -> None:
 def test_one_byte_and_one_record_are_singular() -> None:
     payload = Record(value=b"v").encode() + b"\0"
     verdict = judge(Batch((Record(),), base_offset=FIRST_OFFSET, payload=payload).encode())
-    text = "payload: expected its end after 1 record, found 1 byte more"
+    text = "records: expected their end after 1 record, found 1 byte more"
     assert [row["detail"].partition(", at ")[0] for row in verdict.quarantine] == [text]
