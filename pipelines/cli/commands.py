@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 from functools import partial
 
-from kafka_log_lake.pipelines.cli.declaration import SORTS, Argument, Command
+from kafka_log_lake.pipelines.cli.declaration import SORTS, Argument, Command, Screen
 from kafka_log_lake.pipelines.cli.settings import (
     COST_NAMES,
     SETTING_NAMES,
@@ -21,6 +21,7 @@ from kafka_log_lake.pipelines.cli.settings import (
 )
 from kafka_log_lake.pipelines.cli.values import count, from_0
 
+_KEY = "TEXT|0xHEX|@FILE"
 _PLACE, _OFFSET = from_0(10**19), from_0(10**18, "must be an offset")
 _OF_TYPES = tuple(name for name in Typing.__annotations__ if name != "typed")
 _ONLY_FOR_DECODING = {
@@ -44,35 +45,33 @@ SCAN = Command(
         Argument("sort", "order of the topics", choices=SORTS),
     ),
     extra="",
-    screen="""\
-Usage: kafka-log-lake scan PATH... [OPTIONS]
-
-Show what is in a log directory: topics, formats, damage and the offsets lost
-by it, open transactions, what to do next. Needs no Java; only reads.
-
-PATH                 log directory, partition folder, .log file or glob
---source NAME=PATH   a broker's disk; copies of partitions are compared
---topics REGEX       only these topics (whole name); or --exclude-topics REGEX
---topic NAME         with --partition N, if the folder is not named TOPIC-N
---sort WORD          bytes, name, records, segments, partitions, damage, last
---fail-on-damage     exit with code 3 unless what was read is sound
---json               print one JSON object
---include-swap       use .log.swap files in place of the segments they replace
---include-deleted    also .log.deleted files, -delete, -stray, -future folders
---follow-symlinks    follow links inside a source
---cores N            processes (default: all cores);   --help-all  for tuning
-
-Examples:
-  {command} /var/lib/kafka/data
-  {command} /backup/kafka --topics 'payments.*' --fail-on-damage
-  {command} 00000000000000000000.log --topic orders --partition 0
-
-Exit code: 0 done, 2 nothing to scan, 3 damage and --fail-on-damage.
-More: docs/commands.md""",
+    screen=Screen(
+        "PATH... [OPTIONS]",
+        "Show what is in a log directory: topics, formats, damage and the offsets lost by it, open "
+        "transactions, what to do next. Needs no Java; only reads.",
+        (
+            ("Sources", "PATH: log directory, partition folder, .log file or glob"),
+            ("", "source: a broker's disk, also as NAME=PATH; copies of partitions are compared"),
+            ("Topics", "topics: only these (whole name)", "exclude_topics"),
+            ("", "topic: with --partition N, if the folder is not named TOPIC-N"),
+            ("Files", "include_swap: .log.swap files in place of the segments they replace"),
+            ("", "include_deleted: .log.deleted files, -delete, -stray, -future folders"),
+            ("", "follow_symlinks: follow links inside a source"),
+            ("Output", "sort", "json: one JSON object"),
+            ("", "fail_on_damage: exit with code 3 unless what was read is sound"),
+            ("Running", "cores: processes (default: all cores)", "--help-all: for tuning"),
+        ),
+        (
+            "/var/lib/kafka/data",
+            "/backup/kafka --topics 'payments.*' --fail-on-damage",
+            "00000000000000000000.log --topic orders --partition 0",
+        ),
+        "0 done, 2 nothing to scan, 3 damage and --fail-on-damage.",
+    ),
 )
 NOT = "not_"  # before the name of a condition: it must not hold
 _CONDITIONS = (
-    Argument("key", "the key, as text, as 0x and digits, or @FILE with a key a line", True, (), "KEY"),
+    Argument("key", "the key, as text, as 0x and digits, or @FILE with a key a line", True, (), _KEY),
     Argument("key_prefix", "the key begins with a text, or with 0x and digits", True, (), "TEXT"),
     Argument("key_regex", "a regular expression of RE2 is found in the key", True, (), "REGEX"),
     Argument("value_contains", "the value contains a text", True, (), "TEXT"),
@@ -86,7 +85,7 @@ _CONDITIONS = (
     Argument("since", "the timestamp is this one or later: a date, a time or ms", True, (), "TIME"),
     Argument("until", "the timestamp is earlier", True, (), "TIME"),
     Argument("producer", "the producer's id", True, (), "ID"),
-    Argument("transaction", "the outcome: open, aborted or committed", True, (), "OUTCOME"),
+    Argument("transaction", "the outcome: open, aborted or committed", True, (), "open|aborted|committed"),
 )
 FIND = Command(
     "find",
@@ -118,31 +117,33 @@ FIND = Command(
         Argument("output", "write the records to a file", metavar="FILE"),
     ),
     extra="",
-    screen="""\
-Usage: kafka-log-lake find PATH... | --lake LAKE [CONDITIONS] [OPTIONS]
-
-Find the records that meet all conditions, in segments or a lake, without Java.
---source NAME=PATH for each broker's disk: whose record, committed or not.
-
-Text     --text TEXT: in the key, the value or a header
-Key      --key TEXT|0xHEX|@FILE   --key-prefix TEXT   --key-regex REGEX
-Value    --value-contains TEXT   --value-regex REGEX   --json PATH=VALUE
-Others   --header NAME[=VALUE]   --since TIME   --until TIME   --tombstones
-Place    --topics, --exclude-topics REGEX   --partition N   --offset N|FROM:TO
-Producer --producer ID   --transaction open|aborted|committed   --committed
-Not      --not CONDITION: records that do not meet it: --not --key user-17
-Number   --first   --last   --limit N   --context N   --count
-Output   --format table|json|csv|arrow|raw   --output FILE   --superseded
-Schemas  --typed (with --format json)   --schemas PATH   --registry URL
-Search   --trust-partitioner   --cores N   --max-batch-uncompressed BYTES
-         --topic NAME   --follow-symlinks   --include-swap
-         --include-deleted: .log.deleted files, -delete, -stray, -future folders
-Examples:
-  {command} /var/lib/kafka/data --key user-17
-  {command} backup/orders-3 --json state=FAILED --since 2026-01-31
-  {command} data --topics payments --not --transaction aborted
-Exit code: 0 found, 4 not found, 5 not found, but not all could be searched.
-More: docs/commands.md""",
+    screen=Screen(
+        "PATH... | --lake LAKE [CONDITIONS] [OPTIONS]",
+        "Find the records that meet all conditions, in segments or a lake, without Java. "
+        "--source NAME=PATH for each broker's disk: whose record, committed or not.",
+        (
+            ("Text", "text: in the key, the value or a header"),
+            ("Key", "key", "key_prefix", "key_regex"),
+            ("Value", "value_contains", "value_regex", "json"),
+            ("Others", "header", "since", "until", "tombstones"),
+            ("Place", "topics", "exclude_topics", "partition", "offset"),
+            ("Producer", "producer", "transaction", "committed"),
+            ("Not", "--not CONDITION: records that do not meet it: --not --key user-17"),
+            ("Number", "first", "last", "limit", "context", "count"),
+            ("Output", "format", "output", "superseded"),
+            ("Schemas", "typed: with --format json", "schemas", "registry"),
+            (
+                *("Search", "trust_partitioner", "cores", "max_batch_uncompressed", "topic"),
+                *("follow_symlinks", "include_swap", "include_deleted"),
+            ),
+        ),
+        (
+            "/var/lib/kafka/data --key user-17",
+            "backup/orders-3 --json state=FAILED --since 2026-01-31",
+            "data --topics payments --not --transaction aborted",
+        ),
+        "0 found, 4 not found, 5 not found, but not all could be searched.",
+    ),
 )
 DECODE = Command(
     "decode",
@@ -283,31 +284,31 @@ DUMP = Command(
         Argument("json", "print one JSON object per batch, record or entry", is_switch=True),
     ),
     extra="",
-    screen="""\
-Usage: kafka-log-lake dump FILE... [OPTIONS]
-
-Print the lines of kafka-dump-log.sh (Kafka 4.1) for the same flags. No Java.
-
-Files    FILE... or --files LIST, separated by commas: .log   .index
-         .timeindex   .txnindex   .snapshot   .checkpoint   *-checkpoint,
-         also with .deleted behind; a folder of logs with --include-deleted
-Records  --print-data-log   --deep-iteration   --skip-record-metadata
-Decoders --key-decoder-class, --value-decoder-class string, long, integer, bytes
-         --offsets-decoder   --transaction-log-decoder
-         --cluster-metadata-decoder   --remote-log-metadata-decoder
-         --share-group-state-decoder
-Indexes  --index-sanity-check   --verify-index-only   --max-message-size BYTES
-Bounds   --max-bytes BYTES   --max-batch-uncompressed BYTES
-More     --more    also print header values, damage, and what follows it
-         --json    one JSON object per batch, record, damage or index entry
-
-Examples:
-  {command} --print-data-log orders-0/00000000000000000000.log
-  {command} --offsets-decoder __consumer_offsets-7/*.log
-  {command} --verify-index-only orders-0/*.index orders-0/*.timeindex
-
-Exit code: 0 printed, 1 where kafka-dump-log.sh fails too, 2 no file of Kafka.
-More: docs/dump.md""",
+    screen=Screen(
+        "FILE... [OPTIONS]",
+        "Print the lines of kafka-dump-log.sh (Kafka 4.1) for the same flags. No Java.",
+        (
+            ("Files", "FILE: .log, .index, .timeindex, .txnindex, .snapshot, .checkpoint, *-checkpoint"),
+            ("", "files: separated by commas", "include_deleted: a folder of logs"),
+            ("Records", "print_data_log", "deep_iteration", "skip_record_metadata"),
+            (
+                *("Decoders", "key_decoder_class", "value_decoder_class", "offsets_decoder"),
+                *("transaction_log_decoder", "cluster_metadata_decoder"),
+                *("remote_log_metadata_decoder", "share_group_state_decoder"),
+            ),
+            ("Indexes", "index_sanity_check", "verify_index_only", "max_message_size"),
+            ("Bounds", "max_bytes", "max_batch_uncompressed"),
+            ("More", "more: also print header values, damage, and what follows it"),
+            ("", "json: one JSON object per batch, record, damage or index entry"),
+        ),
+        (
+            "--print-data-log orders-0/00000000000000000000.log",
+            "--offsets-decoder __consumer_offsets-7/*.log",
+            "--verify-index-only orders-0/*.index orders-0/*.timeindex",
+        ),
+        "0 printed, 1 where kafka-dump-log.sh fails too, 2 no file of Kafka.",
+        "docs/dump.md",
+    ),
 )
 INSPECT = Command(
     "inspect",
@@ -326,30 +327,27 @@ INSPECT = Command(
         Argument("browse", "interactive: topics, segments, batches and fields", is_switch=True),
     ),
     extra="",
-    screen="""\
-Usage: kafka-log-lake inspect FILE [--position BYTE | --offset N] [OPTIONS]
-
-Show one batch byte by byte: each field with its position, bytes, value and
-meaning; its checksum; what is damaged, and the most likely cause. Without
---position and --offset: the first damage, or the first batch. Needs no Java.
-
-FILE               .log file; a partition folder (--offset), of logs (--browse)
---position BYTE    first byte of the batch
---offset N         an offset in the batch
---records N        records that are shown; of damage those that are mended (20)
---html FILE        write an HTML page instead of printing
---json             print one JSON object
---browse           interactive; needs the extra browse
---max-batch-uncompressed BYTES   larger batches are not expanded (256MiB)
---include-deleted  with a folder: also look into .log.deleted files, with
-                   --browse into folders ending -delete, -stray or -future
-Examples:
-  {command} orders-0/00000000000000000000.log
-  {command} /var/lib/kafka/data/orders-0 --offset 4711
-  {command} orders-0/00000000000000000000.log --html batch.html
-
-Exit code: 0 shown, 2 no such file, position or offset.
-More: docs/commands.md""",
+    screen=Screen(
+        "FILE [--position BYTE | --offset N] [OPTIONS]",
+        "Show one batch byte by byte: each field with its position, bytes, value and meaning; its checksum; "
+        "what is damaged, and the most likely cause. Without --position and --offset: the first damage, or "
+        "the first batch. Needs no Java.",
+        (
+            ("File", "FILE: .log file; a partition folder (--offset), of logs (--browse)"),
+            ("", "include_deleted: with a folder, also .log.deleted files"),
+            ("Batch", "position: its first byte", "offset: an offset in it"),
+            ("Records", "records: that are shown; of damage those that are mended (20)"),
+            ("Output", "html: an HTML page", "json: one JSON object"),
+            ("", "browse: interactive; needs the extra browse"),
+            ("Bound", "max_batch_uncompressed: larger batches are not expanded (256MiB)"),
+        ),
+        (
+            "orders-0/00000000000000000000.log",
+            "/var/lib/kafka/data/orders-0 --offset 4711",
+            "orders-0/00000000000000000000.log --html batch.html",
+        ),
+        "0 shown, 2 no such file, position or offset.",
+    ),
 )
 RECOVER = Command(
     "recover",
@@ -369,38 +367,39 @@ RECOVER = Command(
         ),
     ),
     continues=True,
-    screen="""\
-Usage: kafka-log-lake recover --source NAME=PATH... --lake LAKE [OPTIONS]
-
-Compare the copies of partitions on the disks of brokers: find the history
-that was committed, take each batch from a copy in which it is sound, decode
-this merged log into a lake, and list what is lost. The sources are only read.
-Needs no Java.
-
---source NAME=PATH    a broker's disk, or a part of it; several disks of a
-                      broker have the same name. Without NAME it is broker-N,
-                      by the node.id in meta.properties
---lake LAKE           folder of the lake; created if missing
---report DIR          write recovery.html, lost_records.csv, and restore.sh,
-                      which writes these records to a cluster again; a new or
-                      empty folder, or one of an earlier run
---include-deleted    also read .log.deleted files, each as a copy by itself
---with-copies         also decode each copy by itself, for query --log NAME
---write DIR           write a log directory from which one broker starts;
-                      --node-id N: its id (default 1)
---metadata            compare the __cluster_metadata of controllers instead:
-                      the state of the cluster, at its end or before
-                      --at OFFSET, in the lake, as files with --report DIR,
-                      as the disk of a controller with --write DIR
---topics REGEX        only these topics (whole name); or --exclude-topics REGEX
---json                print one JSON object
---cores N             processes (default: all cores)
-
-Example:
-  {command} --source b1=/mnt/b1 --source b2=/mnt/b2 --lake lake
-
-Exit code: 0 recovered, 2 a source or a folder can't be used.
-More: docs/recovery.md""",
+    screen=Screen(
+        "--source NAME=PATH... --lake LAKE [OPTIONS]",
+        "Compare the copies of partitions on the disks of brokers: find the history that was committed, take "
+        "each batch from a copy in which it is sound, decode this merged log into a lake, and list what is "
+        "lost. The sources are only read. Needs no Java.",
+        (
+            (
+                "Sources",
+                "source: a broker's disk, or a part of it, as NAME=PATH; several disks of a broker have the "
+                "same name. Without NAME it is broker-N, by the node.id in meta.properties",
+            ),
+            ("", "include_deleted: also .log.deleted files, each as a copy by itself"),
+            ("Topics", "topics: only these (whole name)", "exclude_topics"),
+            ("Lake", "lake: its folder; created if missing"),
+            ("", "with_copies: also each copy by itself, for query --log NAME"),
+            (
+                "Report",
+                "report: write recovery.html, lost_records.csv, and restore.sh, which writes these records "
+                "to a cluster again; a new or empty folder, or one of an earlier run",
+            ),
+            ("Disk", "write: a log directory from which one broker starts", "node_id: its id (default 1)"),
+            (
+                "Cluster",
+                "metadata: compare the __cluster_metadata of controllers instead: the state of the cluster, "
+                "at its end or before --at OFFSET, in the lake, as files with --report DIR, as the disk of a "
+                "controller with --write DIR",
+            ),
+            ("Running", "json: one JSON object", "cores: processes (default: all cores)"),
+        ),
+        ("--source b1=/mnt/b1 --source b2=/mnt/b2 --lake lake",),
+        "0 recovered, 2 a source or a folder can't be used.",
+        "docs/recovery.md",
+    ),
 )
 COMMANDS = (
     *(FIND, INSPECT, DUMP, SCAN, DECODE, INGEST, QUERY, SQL, QUALITY_REPORT, FORMAT_REPORT),

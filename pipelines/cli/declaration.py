@@ -46,6 +46,23 @@ class Argument:
 
 
 @dataclass(frozen=True)
+class Screen:
+    """What ``--help`` shows of a command with many options.
+
+    usage: behind its name. about: what it does. rows: a label and items. An item is the name of an argument
+    or a setting, which is shown as an option with what it takes, or words with a capital; a text may follow
+    after a colon. examples: arguments of calls. page: of the documentation.
+    """
+
+    usage: str
+    about: str
+    rows: tuple[tuple[str, ...], ...]
+    examples: tuple[str, ...]
+    exit_codes: str
+    page: str = "docs/commands.md"
+
+
+@dataclass(frozen=True)
 class Command:
     """A command of the project.
 
@@ -53,8 +70,8 @@ class Command:
     pipelines.<module>`` runs. settings: names of the fields of its kind of settings that it takes.
     is_configurable: whether ``--config`` may name a file of them. continues: whether it goes on where an
     interrupted run of it stopped. extra: the extra of the wheel that brings the packages it needs. screen:
-    the text of ``--help``, where it is not the list of all options; {command} is replaced by how the command
-    is called. example: the arguments of a call, shown where there is no screen.
+    what ``--help`` shows, where it is not the list of all options. example: the arguments of a call, shown
+    where there is no screen.
     """
 
     name: str
@@ -65,7 +82,7 @@ class Command:
     is_configurable: bool = False
     continues: bool = False
     extra: str = "spark"
-    screen: str = ""
+    screen: Screen | None = None
     kind: type[Running] = Settings
     example: str = ""
 

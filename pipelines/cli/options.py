@@ -26,6 +26,7 @@ from kafka_log_lake.pipelines.cli.errors import (
     with_next_step,
 )
 from kafka_log_lake.pipelines.cli.process import is_terminated
+from kafka_log_lake.pipelines.cli.screens import screen_text
 from kafka_log_lake.pipelines.cli.settings import (
     FIELDS,
     GROUPS,
@@ -204,13 +205,15 @@ def parser_of(command: Command, shows_rare: bool = True, below: Any = None) -> P
     needed = "--source PATH --lake LAKE" if command.is_configurable else "--lake LAKE"
     usage = " ".join([COMMAND, command.name, needed, *places, "[OPTIONS]"])
     if command.screen:
-        usage = command.screen.partition("\n")[0].removeprefix("Usage: ")
+        usage = f"{COMMAND} {command.name} {command.screen.usage}"
     texts_of = {
         "prog": f"{COMMAND} {command.name}",
         "usage": usage,
         "description": command.help,
         "epilog": f"{example}{textwrap.fill(names + more, 80)}",
-        "screen": "" if shows_rare else command.screen.format(command=f"{invocation()} {command.name}"),
+        "screen": ""
+        if shows_rare or command.screen is None
+        else screen_text(command, command.screen, invocation()),
     }
     parser = below.add_parser(command.name, **texts_of) if below else Parser(**texts_of)
     for argument in command.arguments:
