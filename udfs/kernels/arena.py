@@ -99,7 +99,7 @@ def part_sizes(wanted: set[int]) -> np.ndarray:
 
 
 @kernel
-def lay_out(sizes: Any, room: Any, at: Any) -> None:
+def lay_out(sizes: np.ndarray, room: np.ndarray, at: np.ndarray) -> None:
     """Computes where each part begins in the arena, aligned to 64 bytes, and where the last one ends.
 
     ``sizes``: from ``part_sizes``; ``room``: ROOM[1]; ``at``: int64[PARTS + 1], bytes, written.
@@ -133,12 +133,12 @@ class TextColumns(NamedTuple):
 
 
 @inlined
-def _texts(at: Any, valid: int, data: int) -> Texts:
+def _texts(at: np.ndarray, valid: int, data: int) -> Texts:
     return Texts(at[valid], at[valid + 1] if at[valid + 2] > at[valid + 1] else -1, at[data])
 
 
 @inlined
-def text_columns(at: Any) -> TextColumns:
+def text_columns(at: np.ndarray) -> TextColumns:
     """Returns the text columns of an arena that is laid out by ``at`` (int64[PARTS + 1])."""
     return TextColumns(
         _texts(at, KEY_VALID, KEY_DATA),
@@ -150,19 +150,19 @@ def text_columns(at: Any) -> TextColumns:
 
 
 @inlined
-def part_of(arena: Any, at: Any, part: int) -> Any:
+def part_of(arena: np.ndarray, at: np.ndarray, part: int) -> Any:
     """Returns the bytes (uint8[n]) of a part of the arena."""
     return arena[at[part] : at[part + 1]]
 
 
 @inlined
-def unset_bit(bits: Any, begin: int, i: int) -> None:
+def unset_bit(bits: np.ndarray, begin: int, i: int) -> None:
     """Sets bit ``i``, counted from the byte at ``begin`` (uint8[n], the lowest bit first), to 0."""
     bits[begin + (i >> 3)] &= np.uint8(255 ^ (1 << (i & 7)))
 
 
 @kernel
-def set_bits(bits: Any, begin: int, end: int) -> None:
+def set_bits(bits: np.ndarray, begin: int, end: int) -> None:
     """Sets the bits from ``begin`` to ``end`` to 1."""
     while begin < end and begin & 7:
         bits[begin >> 3] |= np.uint8(1 << (begin & 7))
@@ -173,7 +173,9 @@ def set_bits(bits: Any, begin: int, end: int) -> None:
 
 
 @inlined
-def put_text(arena: Any, texts: Texts, i: int, at: int, buf: Any, start: int, size: int) -> None:
+def put_text(
+    arena: np.ndarray, texts: Texts, i: int, at: int, buf: np.ndarray, start: int, size: int
+) -> None:
     """Writes text ``i``: ``size`` bytes of ``buf`` from ``start`` on, to byte ``at``; -1 for null.
 
     The caller has made sure of the room. Nothing is written where nobody requested the column.
@@ -189,7 +191,7 @@ def put_text(arena: Any, texts: Texts, i: int, at: int, buf: Any, start: int, si
 
 
 @inlined
-def end_texts(arena: Any, texts: Texts, n: int, at: int) -> None:
+def end_texts(arena: np.ndarray, texts: Texts, n: int, at: int) -> None:
     """Writes the offset ``at`` where the last of ``n`` texts ends."""
     if texts.offsets >= 0:
         store_i32(arena, texts.offsets + 4 * n, at)

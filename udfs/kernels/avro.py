@@ -40,26 +40,26 @@ class Columns(NamedTuple):
     without bytes that the payload has had so far.
     """
 
-    bytes_: Any
-    ints: Any
-    longs: Any
-    base: Any
-    room: Any
+    bytes_: np.ndarray
+    ints: np.ndarray
+    longs: np.ndarray
+    base: np.ndarray
+    room: np.ndarray
     count: Any
-    saved: Any
-    need: Any
+    saved: np.ndarray
+    need: np.ndarray
 
 
 @kernel
 def decode_payloads(
-    code: Any,
-    data: Any,
-    starts: Any,
-    ends: Any,
+    code: np.ndarray,
+    data: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
     first: int,
     columns: Columns,
-    stack: Any,
-    failed: Any,
+    stack: np.ndarray,
+    failed: np.ndarray,
     empty: int,
 ) -> int:
     """Decodes ``data[starts[i]:ends[i]]`` from row ``first`` on; a start below 0 is a null.
@@ -87,14 +87,21 @@ def decode_payloads(
 
 
 @inlined
-def _keep(to: Any, of: Any) -> None:
+def _keep(to: np.ndarray, of: np.ndarray) -> None:
     for column in range(len(of)):
         to[column, VALUES], to[column, ITEMS] = of[column, VALUES], of[column, ITEMS]
 
 
 @kernel
 def _run(
-    code: Any, data: Any, at: int, end: int, columns: Columns, stack: Any, skip: bool, empty: int
+    code: np.ndarray,
+    data: np.ndarray,
+    at: int,
+    end: int,
+    columns: Columns,
+    stack: np.ndarray,
+    skip: bool,
+    empty: int,
 ) -> int:
     """Decodes one payload. skip: writes defaults alone. Returns the position after it, WRONG or NO_ROOM."""
     pc, depth = 0, 0
@@ -144,7 +151,9 @@ def _slot(columns: Columns, column: int) -> int:
 
 
 @inlined
-def _value(code: Any, pc: int, data: Any, at: int, end: int, columns: Columns, skip: bool) -> int:
+def _value(
+    code: np.ndarray, pc: int, data: np.ndarray, at: int, end: int, columns: Columns, skip: bool
+) -> int:
     """Decodes a value without parts. Returns the position after it, WRONG or NO_ROOM."""
     op, column = code[pc, 0], code[pc, 1]
     if op == NULL:
@@ -178,7 +187,7 @@ def _value(code: Any, pc: int, data: Any, at: int, end: int, columns: Columns, s
 
 
 @inlined
-def read_long(data: Any, at: int, end: int) -> tuple[int, int]:
+def read_long(data: np.ndarray, at: int, end: int) -> tuple[int, int]:
     """Reads a zigzag varint of 64 bits: (value, position after it).
 
     The position is WRONG where the varint is cut, too long, or has more bits.
@@ -190,7 +199,9 @@ def read_long(data: Any, at: int, end: int) -> tuple[int, int]:
 
 
 @inlined
-def _real(is_double: bool, data: Any, at: int, end: int, columns: Columns, place: int, skip: bool) -> int:
+def _real(
+    is_double: bool, data: np.ndarray, at: int, end: int, columns: Columns, place: int, skip: bool
+) -> int:
     """Writes a float or a double as its bits. Returns the position after it, or WRONG."""
     size = 8 if is_double else 4
     if not skip and at + size > end:
@@ -206,7 +217,9 @@ def _real(is_double: bool, data: Any, at: int, end: int, columns: Columns, place
 
 
 @inlined
-def _text(code: Any, pc: int, data: Any, at: int, end: int, columns: Columns, place: int, skip: bool) -> int:
+def _text(
+    code: np.ndarray, pc: int, data: np.ndarray, at: int, end: int, columns: Columns, place: int, skip: bool
+) -> int:
     """Writes the span of bytes, of a text or of a fixed. Returns the position after it, or WRONG."""
     op = code[pc, 0]
     size = int64(0)
@@ -227,7 +240,15 @@ def _text(code: Any, pc: int, data: Any, at: int, end: int, columns: Columns, pl
 
 @inlined
 def _union(
-    code: Any, pc: int, data: Any, at: int, end: int, columns: Columns, stack: Any, depth: int, skip: bool
+    code: np.ndarray,
+    pc: int,
+    data: np.ndarray,
+    at: int,
+    end: int,
+    columns: Columns,
+    stack: np.ndarray,
+    depth: int,
+    skip: bool,
 ) -> int:
     """Reads the index of a union's branch onto the stack, -1 for none.
 
@@ -251,13 +272,13 @@ def _union(
 
 @kernel
 def _block(
-    code: Any,
+    code: np.ndarray,
     pc: int,
-    data: Any,
+    data: np.ndarray,
     at: int,
     end: int,
     columns: Columns,
-    stack: Any,
+    stack: np.ndarray,
     depth: int,
     skip: bool,
     empty: int,
@@ -292,7 +313,7 @@ def _block(
 
 
 @kernel
-def decimals_of_each(data: Any, offsets: Any, out: Any, valid: Any) -> None:
+def decimals_of_each(data: np.ndarray, offsets: np.ndarray, out: np.ndarray, valid: np.ndarray) -> None:
     """Writes each value, big-endian two's complement, into ``out`` (uint64[n, 2], low half first).
 
     valid: bool[n], whether it fits in 128 bits; an empty value is 0. data: uint8, offsets: int32[n + 1].

@@ -42,7 +42,7 @@ _CRC32_TABLES = _tables(CRC32_POLYNOMIAL, 16)
 
 
 @kernel
-def _by_table(tables: Any, buf: Any, start: int, end: int, crc: int) -> int:
+def _by_table(tables: np.ndarray, buf: np.ndarray, start: int, end: int, crc: int) -> int:
     """Returns the checksum of ``buf[start:end]`` (uint8) by ``tables`` (uint32[16 * 256]).
 
     Each step takes sixteen bytes. ``crc``: the checksum of the bytes before.
@@ -65,7 +65,7 @@ def _by_table(tables: Any, buf: Any, start: int, end: int, crc: int) -> int:
 
 
 @kernel
-def crc32c_table(buf: Any, start: int, end: int, crc: int = 0) -> int:
+def crc32c_table(buf: np.ndarray, start: int, end: int, crc: int = 0) -> int:
     """Returns CRC-32C of ``buf[start:end]`` (uint8) on any CPU, unsigned, as int64.
 
     ``crc``: the checksum of the bytes before, 0 without any.
@@ -74,7 +74,7 @@ def crc32c_table(buf: Any, start: int, end: int, crc: int = 0) -> int:
 
 
 @kernel
-def crc32_table(buf: Any, start: int, end: int, crc: int = 0) -> int:
+def crc32_table(buf: np.ndarray, start: int, end: int, crc: int = 0) -> int:
     """Returns CRC-32 (zlib's) of ``buf[start:end]`` (uint8) on any CPU, unsigned, as int64.
 
     ``crc``: the checksum of the bytes before, 0 without any.
@@ -83,7 +83,7 @@ def crc32_table(buf: Any, start: int, end: int, crc: int = 0) -> int:
 
 
 @kernel
-def crc32_library(buf: Any, start: int, end: int, crc: int = 0) -> int:
+def crc32_library(buf: np.ndarray, start: int, end: int, crc: int = 0) -> int:
     """Returns CRC-32 by isal; arguments and result as for ``crc32_table``."""
     return int64(crc32_of(buf, start, end, np.uint32(crc)))
 
@@ -92,7 +92,7 @@ crc32 = crc32_library if libraries.HAS_CRC32 else crc32_table
 
 
 @called_by_kernels
-def _shifted(tables: Any, register: Any) -> Any:
+def _shifted(tables: np.ndarray, register: Any) -> Any:
     """Returns a register (uint64 below 2^32) after some zero bytes.
 
     ``tables``: what they make of each byte.
@@ -139,7 +139,7 @@ def has_carryless() -> bool:
 
 
 @called_by_kernels
-def _multiply(a: Any, b: Any, by_four: Any) -> Any:
+def _multiply(a: Any, b: Any, by_four: np.ndarray) -> Any:
     """Returns the product of two polynomials over GF(2), modulo the one of ``by_four``.
 
     Both and the product are reflected, of 32 bits, uint64.
@@ -173,7 +173,7 @@ _CRC32_SHIFTS = _shifts(_CRC32_BY_FOUR)
 
 
 @kernel
-def _shift(crc: int, size: int, by_four: Any, shifts: Any) -> int:
+def _shift(crc: int, size: int, by_four: np.ndarray, shifts: np.ndarray) -> int:
     """Returns the checksum register after ``size`` zero bytes, at most 16 TiB of them."""
     register = np.uint64(crc)
     for k in range(_DIGITS):
@@ -229,7 +229,7 @@ _SHIFT_2 = _shift_tables(_STREAM_LOG2 + 1)
 
 
 @kernel
-def crc32c_hardware(buf: Any, start: int, end: int, crc: int = 0) -> int:
+def crc32c_hardware(buf: np.ndarray, start: int, end: int, crc: int = 0) -> int:
     """Returns CRC-32C by the CPU's instruction; arguments and result as for ``crc32c_table``."""
     state = np.uint64(~np.uint32(crc))
     i = start

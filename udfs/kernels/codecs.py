@@ -235,7 +235,7 @@ def _snappy(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
 
 
 @kernel
-def xxh32(buf: Any, start: int, end: int) -> int:
+def xxh32(buf: np.ndarray, start: int, end: int) -> int:
     """Returns XXH32 with seed 0 of ``buf[start:end]`` (uint8) as int64: the checksum of lz4 frames."""
     p1, p2, p3, p4, p5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
     mask = 0xFFFFFFFF

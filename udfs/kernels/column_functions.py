@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
 
 from kafka_log_lake.udfs.kernels.checksums import crc32c
 from kafka_log_lake.udfs.kernels.framing import batch_size, is_sound
@@ -23,14 +23,14 @@ _MURMUR2_M = 0x5BD1E995
 
 
 @kernel
-def crc32c_of_each(data: Any, offsets: Any, out: Any) -> None:
+def crc32c_of_each(data: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
     """Writes CRC-32C of each value into ``out`` (int64[n]), unsigned."""
     for i in range(len(out)):
         out[i] = crc32c(data, offsets[i], offsets[i + 1], 0)
 
 
 @kernel
-def varint_of_each(data: Any, offsets: Any, out: Any, valid: Any) -> None:
+def varint_of_each(data: np.ndarray, offsets: np.ndarray, out: np.ndarray, valid: np.ndarray) -> None:
     """Writes the zigzag varint at the start of each value (``read_varlong``) into ``out`` (int64[n])."""
     for i in range(len(out)):
         value, end = read_varlong(data, offsets[i], offsets[i + 1])
@@ -39,7 +39,7 @@ def varint_of_each(data: Any, offsets: Any, out: Any, valid: Any) -> None:
 
 
 @kernel
-def schema_id_of_each(data: Any, offsets: Any, out: Any, valid: Any) -> None:
+def schema_id_of_each(data: np.ndarray, offsets: np.ndarray, out: np.ndarray, valid: np.ndarray) -> None:
     """Writes the schema id of each value in Confluent's wire format into ``out`` (int32[n]); 0: none."""
     for i in range(len(out)):
         at = offsets[i]
@@ -48,7 +48,7 @@ def schema_id_of_each(data: Any, offsets: Any, out: Any, valid: Any) -> None:
 
 
 @kernel
-def gather(data: Any, starts: Any, ends: Any, out: Any) -> None:
+def gather(data: np.ndarray, starts: np.ndarray, ends: np.ndarray, out: np.ndarray) -> None:
     """Copies ``data[ends[i] - size:ends[i]]`` one after the other into ``out`` (uint8).
 
     ``starts``: int64[n + 1], where each begins in ``out``; ``ends``: int64[n], where each ends in ``data``.
@@ -59,7 +59,7 @@ def gather(data: Any, starts: Any, ends: Any, out: Any) -> None:
 
 
 @kernel
-def murmur2(data: Any, at: int, end: int) -> int:
+def murmur2(data: np.ndarray, at: int, end: int) -> int:
     """Returns Kafka's ``Utils.murmur2`` of ``data[at:end]``, as an unsigned 32-bit number."""
     h = (_MURMUR2_SEED ^ (end - at)) & _MASK
     while at + 4 <= end:
@@ -77,7 +77,9 @@ def murmur2(data: Any, at: int, end: int) -> int:
 
 
 @kernel
-def partition_of_each(data: Any, offsets: Any, partitions: Any, out: Any, valid: Any) -> None:
+def partition_of_each(
+    data: np.ndarray, offsets: np.ndarray, partitions: np.ndarray, out: np.ndarray, valid: np.ndarray
+) -> None:
     """Writes the partition of each key: ``toPositive(murmur2(key)) % partitions`` (int64[n]).
 
     ``out``: int32[n]. Not valid where partitions is not an int32 above 0.
@@ -89,7 +91,7 @@ def partition_of_each(data: Any, offsets: Any, partitions: Any, out: Any, valid:
 
 
 @kernel
-def are_framed(data: Any, offsets: Any, out: Any) -> None:
+def are_framed(data: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
     """Notes in ``out`` (bool[n]) whether a value is nothing but batches with right checksums."""
     for i in range(len(out)):
         at, end = offsets[i], offsets[i + 1]
@@ -101,7 +103,7 @@ def are_framed(data: Any, offsets: Any, out: Any) -> None:
 
 
 @kernel
-def batches_of_each(offsets: Any, batches: Any, first: Any, count: Any) -> None:
+def batches_of_each(offsets: np.ndarray, batches: np.ndarray, first: np.ndarray, count: np.ndarray) -> None:
     """Finds which of ``batches`` belong to which value, where values were decoded as one range of bytes.
 
     ``batches``: BATCH[m]. ``first``, ``count``: int64[n], filled with the value's first batch and the number

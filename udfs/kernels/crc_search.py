@@ -7,8 +7,6 @@ left of it, a change of that byte explains it. One pass over the size, and no by
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from kafka_log_lake.udfs.kernels.checksums import CRC32_POLYNOMIAL, CRC32C_POLYNOMIAL
@@ -29,7 +27,9 @@ TABLES = {True: _tables(CRC32C_POLYNOMIAL), False: _tables(CRC32_POLYNOMIAL)}
 
 
 @kernel
-def changed_byte(difference: int, size: int, table: Any, inverse: Any, single: bool) -> tuple[int, int]:
+def changed_byte(
+    difference: int, size: int, table: np.ndarray, inverse: np.ndarray, single: bool
+) -> tuple[int, int]:
     """Returns the byte whose change explains a difference of checksums, and the bits of it that were changed.
 
     ``difference``: of the checksums; ``size``: bytes that they cover; ``table``, ``inverse``: of TABLES;
@@ -46,7 +46,9 @@ def changed_byte(difference: int, size: int, table: Any, inverse: Any, single: b
 
 
 @kernel
-def shift_begin(difference: int, data: Any, begin: int, end: int, size: int, table: Any, inverse: Any) -> int:
+def shift_begin(
+    difference: int, data: np.ndarray, begin: int, end: int, size: int, table: np.ndarray, inverse: np.ndarray
+) -> int:
     """Returns where ``size`` bytes were inserted into a range of ``data`` (uint8), by its right checksum.
 
     The range was ``[begin, end)``; after the place bytes moved on, the last ones to ``end + size``.

@@ -9,7 +9,7 @@ A fault is noted in the cursor by its code and its place; ``format.explain`` rea
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,12 +38,12 @@ _NO_PARTS = Parts(0, 0, 0, 0, 0, 0)
 
 
 @inlined
-def _at_fault(cursor: Any, code: int, at: int) -> tuple[_Record, Parts]:
+def _at_fault(cursor: np.ndarray, code: int, at: int) -> tuple[_Record, Parts]:
     return _Record(stop(cursor, code, at), 0, 0, 0, 0), _NO_PARTS
 
 
 @inlined
-def _record(buf: Any, at: int, end: int, cursor: Any) -> tuple[_Record, Parts]:
+def _record(buf: np.ndarray, at: int, end: int, cursor: np.ndarray) -> tuple[_Record, Parts]:
     """Reads the record at ``buf[at]`` up to its headers."""
     body, start = read_varint(buf, at, end)
     if start < 0:
@@ -79,7 +79,7 @@ def _record(buf: Any, at: int, end: int, cursor: Any) -> tuple[_Record, Parts]:
 
 
 @inlined
-def _is_ascii(buf: Any, at: int, size: int) -> bool:
+def _is_ascii(buf: np.ndarray, at: int, size: int) -> bool:
     """Tells whether no byte of ``buf[at:at+size]`` is above 127."""
     if 0 < size <= 8 and at + 8 <= len(buf):
         return (load_u64(buf, at) << np.uint64(64 - 8 * size)) & _HIGH_BITS == 0
@@ -91,7 +91,14 @@ def _is_ascii(buf: Any, at: int, size: int) -> bool:
 
 @inlined
 def _headers(
-    buf: Any, parts: Parts, end: int, arena: Any, columns: Any, cursor: Any, filled: Any, room: Any
+    buf: np.ndarray,
+    parts: Parts,
+    end: int,
+    arena: np.ndarray,
+    columns: a.TextColumns,
+    cursor: np.ndarray,
+    filled: np.ndarray,
+    room: np.ndarray,
 ) -> tuple[int, int]:
     """Appends the headers of a record that ends at ``end``; there is room for their number.
 
@@ -145,7 +152,7 @@ def _headers(
 
 
 @kernel
-def _control(buf: Any, parts: Parts, first: bool, e: Any) -> int:
+def _control(buf: np.ndarray, parts: Parts, first: bool, e: np.void) -> int:
     """Checks a control record, and notes the first one's type in ``e``.
 
     Returns the fault's code, or NO_FAULT.
@@ -181,7 +188,7 @@ class _Base(NamedTuple):
 
 
 @inlined
-def _base(e: Any) -> _Base:
+def _base(e: np.void) -> _Base:
     return _Base(
         e["base_offset"],
         e["base_timestamp"],
@@ -210,7 +217,7 @@ def _suspect(base: _Base, record: _Record, previous: int) -> int:
 
 
 @inlined
-def _count_fault(e: Any) -> int:
+def _count_fault(e: np.void) -> int:
     """Returns what is wrong with the header's number of records, before any is read; or NO_FAULT."""
     if e["count"] < 0:
         return faults.COUNT_NEGATIVE
@@ -219,7 +226,14 @@ def _count_fault(e: Any) -> int:
 
 @kernel
 def decode_records(
-    buf: Any, e: Any, arena: Any, columns: Any, lines: Any, cursor: Any, filled: Any, room: Any
+    buf: np.ndarray,
+    e: np.void,
+    arena: np.ndarray,
+    columns: a.TextColumns,
+    lines: np.ndarray,
+    cursor: np.ndarray,
+    filled: np.ndarray,
+    room: np.ndarray,
 ) -> None:
     """Appends the records of a magic 2 batch from the cursor on, as many as there is room for.
 

@@ -49,17 +49,17 @@ _GZIP_HEADER, _GZIP_TRAILER = 10, 8
 
 
 @inlined
-def _byte(buf: Any, at: int) -> Any:
+def _byte(buf: np.ndarray, at: int) -> Any:
     return int64(buf[at])
 
 
 @inlined
-def _word(buf: Any, at: int) -> Any:
+def _word(buf: np.ndarray, at: int) -> Any:
     return int64(load_u32(buf, at))
 
 
 @kernel
-def _lz4(src: Any, at: int, size: int, dst: Any, to: int, room: int, magic: int) -> int:
+def _lz4(src: np.ndarray, at: int, size: int, dst: np.ndarray, to: int, room: int, magic: int) -> int:
     """Expands a frame of independent blocks without checksums and size (lz4 Frame format 1.6.1)."""
     end = at + size
     if size < 11 or _word(src, at) != LZ4_MAGIC:
@@ -94,7 +94,7 @@ def _lz4(src: Any, at: int, size: int, dst: Any, to: int, room: int, magic: int)
 
 
 @kernel
-def _repeat(dst: Any, at: int, back: int, size: int) -> None:
+def _repeat(dst: np.ndarray, at: int, back: int, size: int) -> None:
     """Fills ``dst[at:at+size]`` from the bytes that lie ``back`` bytes before it, which it may overlap."""
     end = at + size
     period = back
@@ -111,7 +111,7 @@ def _repeat(dst: Any, at: int, back: int, size: int) -> None:
 
 
 @kernel
-def _snappy_size(src: Any, at: int, end: int) -> tuple[int, int]:
+def _snappy_size(src: np.ndarray, at: int, end: int) -> tuple[int, int]:
     """Returns the size that a block begins with, a varint of 32 bits, and the position after it.
 
     The size is DECLINED where the varint is cut or too long.
@@ -129,7 +129,7 @@ def _snappy_size(src: Any, at: int, end: int) -> tuple[int, int]:
 
 
 @kernel
-def _snappy_block(src: Any, at: int, end: int, dst: Any, to: int, room: int) -> int:
+def _snappy_block(src: np.ndarray, at: int, end: int, dst: np.ndarray, to: int, room: int) -> int:
     """Expands one raw block ``src[at:end]`` (Snappy format description, 2011)."""
     size, at = _snappy_size(src, at, end)
     if size < 0 or size > room:
@@ -181,7 +181,7 @@ def _snappy_block(src: Any, at: int, end: int, dst: Any, to: int, room: int) -> 
 
 
 @kernel
-def _snappy(src: Any, at: int, size: int, dst: Any, to: int, room: int) -> int:
+def _snappy(src: np.ndarray, at: int, size: int, dst: np.ndarray, to: int, room: int) -> int:
     """Expands a raw block, or blocks of xerial's framing, whose header comes once."""
     end = at + size
     if size < XERIAL_HEADER or load_u64(src, at) != _XERIAL_MAGIC:
@@ -202,7 +202,7 @@ def _snappy(src: Any, at: int, size: int, dst: Any, to: int, room: int) -> int:
 
 
 @kernel
-def _zstd(context: int, src: Any, at: int, size: int, dst: Any, to: int, room: int) -> int:
+def _zstd(context: int, src: np.ndarray, at: int, size: int, dst: np.ndarray, to: int, room: int) -> int:
     """Expands one frame without a dictionary whose window zstd accepts in a stream (RFC 8878).
 
     In one piece zstd also takes content past the window, with blocks larger than it, which a stream refuses:
@@ -227,7 +227,7 @@ def _zstd(context: int, src: Any, at: int, size: int, dst: Any, to: int, room: i
 
 
 @kernel
-def _gzip(state: Any, src: Any, at: int, size: int, dst: Any, to: int, room: int) -> int:
+def _gzip(state: Any, src: np.ndarray, at: int, size: int, dst: np.ndarray, to: int, room: int) -> int:
     """Expands one member with nothing in its header, and nothing after it (RFC 1952)."""
     if size < _GZIP_HEADER + _GZIP_TRAILER or _word(src, at) != 0x00088B1F:
         return DECLINED
@@ -244,7 +244,9 @@ def _gzip(state: Any, src: Any, at: int, size: int, dst: Any, to: int, room: int
 
 
 @kernel
-def _expand_one(window: Any, e: Any, scratch: Any, used: int, room: int, zstd: int, inflater: Any) -> int:
+def _expand_one(
+    window: np.ndarray, e: np.void, scratch: np.ndarray, used: int, room: int, zstd: int, inflater: Any
+) -> int:
     """Expands the payload of one batch to ``scratch[used:used+room]``.
 
     Returns the bytes made, or DECLINED.
@@ -262,7 +264,14 @@ def _expand_one(window: Any, e: Any, scratch: Any, used: int, room: int, zstd: i
 
 
 @kernel
-def expand_regular(window: Any, batches: Any, scratch: Any, progress: Any, zstd: int, inflater: Any) -> int:
+def expand_regular(
+    window: np.ndarray,
+    batches: np.ndarray,
+    scratch: np.ndarray,
+    progress: np.ndarray,
+    zstd: int,
+    inflater: Any,
+) -> int:
     """Expands a group of compressed batches into ``scratch``, from ``progress`` (PROGRESS[1]) on.
 
     ``window``, ``scratch``: uint8; ``batches``: BATCH[n]; ``zstd``, ``inflater``: of ``libraries.Contexts``.

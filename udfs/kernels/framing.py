@@ -7,8 +7,6 @@ rest, so one segment may mix all three.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from kafka_log_lake.udfs.format import faults
@@ -79,7 +77,7 @@ def base_unknown(batches: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def batch_size(buf: Any, at: int, end: int) -> int:
+def batch_size(buf: np.ndarray, at: int, end: int) -> int:
     """Returns the bytes on disk of the batch at ``buf[at]`` (uint8), or a negative code where none starts."""
     if at + f.HEADER_UP_TO_MAGIC > end:
         return TOO_SHORT
@@ -104,7 +102,7 @@ def increment_sequence(sequence: int, increment: int) -> int:
 
 
 @kernel
-def _clear(e: Any) -> None:
+def _clear(e: np.void) -> None:
     e["producer_id"] = f.NO_PRODUCER_ID
     e["producer_epoch"] = -1
     e["base_sequence"] = f.NO_SEQUENCE
@@ -130,7 +128,7 @@ def _clear(e: Any) -> None:
 
 
 @kernel
-def set_fault(e: Any, code: int, at: int, record_at: int) -> None:
+def set_fault(e: np.void, code: int, at: int, record_at: int) -> None:
     """Notes in the batch what is wrong and where: at ``at``, in the record or message at ``record_at``.
 
     Both are positions in the buffer where the batch's data lie. ``format.explain`` finds out the rest.
@@ -141,7 +139,7 @@ def set_fault(e: Any, code: int, at: int, record_at: int) -> None:
 
 
 @kernel
-def _read_v2(buf: Any, at: int, e: Any) -> None:
+def _read_v2(buf: np.ndarray, at: int, e: np.void) -> None:
     attributes = load_be16(buf, at + f.V2_ATTRIBUTES_POS) & 0xFFFF
     base_offset = load_be64(buf, at + f.OFFSET_POS)
     delta = load_be32(buf, at + f.LAST_OFFSET_DELTA_POS)
@@ -173,7 +171,7 @@ def _read_v2(buf: Any, at: int, e: Any) -> None:
 
 
 @kernel
-def _read_legacy(buf: Any, at: int, magic: int, e: Any) -> None:
+def _read_legacy(buf: np.ndarray, at: int, magic: int, e: np.void) -> None:
     attributes = int64(buf[at + f.LEGACY_ATTRIBUTES_POS])
     offset = load_be64(buf, at + f.OFFSET_POS)
     e["attributes"] = attributes
@@ -197,7 +195,7 @@ def _read_legacy(buf: Any, at: int, magic: int, e: Any) -> None:
 
 
 @kernel
-def read_header(buf: Any, at: int, size: int, position: int, e: Any) -> None:
+def read_header(buf: np.ndarray, at: int, size: int, position: int, e: np.void) -> None:
     """Fills the batch row ``e`` (BATCH) from the header at ``buf[at]``; its whole header is there.
 
     ``position``: of the batch in the segment. ``crc_computed`` is 0 until the caller computes it.
@@ -218,7 +216,7 @@ def read_header(buf: Any, at: int, size: int, position: int, e: Any) -> None:
 
 
 @kernel
-def checksum(buf: Any, at: int, size: int) -> int:
+def checksum(buf: np.ndarray, at: int, size: int) -> int:
     """Returns the checksum of the whole batch at ``buf[at:at+size]``: CRC-32C for magic 2, else CRC-32."""
     if buf[at + f.MAGIC_POS] == f.MAGIC_V2:
         return crc32c(buf, at + f.V2_ATTRIBUTES_POS, at + size, 0)
@@ -226,7 +224,7 @@ def checksum(buf: Any, at: int, size: int) -> int:
 
 
 @kernel
-def locate_wrapped(buf: Any, e: Any) -> None:
+def locate_wrapped(buf: np.ndarray, e: np.void) -> None:
     """Finds the value of a V0/V1 wrapper: its payload. A bound that is broken is noted as a fault."""
     at = e["at"]
     end = at + e["size"]
@@ -254,14 +252,14 @@ def locate_wrapped(buf: Any, e: Any) -> None:
 
 
 @kernel
-def is_sound(buf: Any, at: int, size: int) -> bool:
+def is_sound(buf: np.ndarray, at: int, size: int) -> bool:
     """Tells whether the checksum of the batch ``buf[at:at+size]`` is right; its whole header is there."""
     crc_at = at + (f.V2_CRC_POS if buf[at + f.MAGIC_POS] == f.MAGIC_V2 else f.LEGACY_CRC_POS)
     return checksum(buf, at, size) == load_be32(buf, crc_at) & 0xFFFFFFFF
 
 
 @kernel
-def follow_to_sound(buf: Any, at: int, size: int) -> tuple[int, int]:
+def follow_to_sound(buf: np.ndarray, at: int, size: int) -> tuple[int, int]:
     """Follows headers from ``buf[at]`` to the first batch whose checksum is right.
 
     Returns (its place, STOPPED); or (place, why): NEED_MORE where the batch there does not lie in
@@ -279,7 +277,7 @@ def follow_to_sound(buf: Any, at: int, size: int) -> tuple[int, int]:
 
 
 @kernel
-def last_whole(buf: Any, size: int, sound_alone: bool) -> tuple[int, int]:
+def last_whole(buf: np.ndarray, size: int, sound_alone: bool) -> tuple[int, int]:
     """Returns where the last whole batch in ``buf[:size]`` (uint8) ends and begins, by length fields.
 
     It returns (0, 0) where there is none. sound_alone: a batch counts only if its checksum is right.
@@ -296,7 +294,7 @@ def last_whole(buf: Any, size: int, sound_alone: bool) -> tuple[int, int]:
 
 @kernel
 def scan_batches(
-    buf: Any, size: int, base: int, stop: int, trusted: int, batches: Any
+    buf: np.ndarray, size: int, base: int, stop: int, trusted: int, batches: np.ndarray
 ) -> tuple[int, int, int, int]:
     """Frames the batches in ``buf[0:size]`` that begin below ``stop``, and verifies their checksums.
 
@@ -352,7 +350,7 @@ SUMS = np.dtype(
 
 
 @kernel
-def sum_up(batches: Any, sums: Any) -> None:
+def sum_up(batches: np.ndarray, sums: np.ndarray) -> None:
     """Computes totals of batches (BATCH[n]) in their order into ``sums`` (SUMS[1]), which is overwritten.
 
     Of a wrapper of which no inner message was read the last offset stands for the base offset.

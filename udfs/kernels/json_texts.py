@@ -38,14 +38,14 @@ _QUOTES, _BACKSLASHES, _BLANKS = (np.uint64(c) * _ONES for c in (_QUOTE, _BACKSL
 
 @kernel
 def canonical_texts(
-    data: Any,
-    starts: Any,
-    ends: Any,
-    out: Any,
-    offsets: Any,
-    names: Any,
-    levels: Any,
-    reals: Any,
+    data: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    out: np.ndarray,
+    offsets: np.ndarray,
+    names: np.ndarray,
+    levels: np.ndarray,
+    reals: np.ndarray,
 ) -> int:
     """Writes ``data[starts[i]:ends[i]]`` one after the other into ``out``; nothing for what is left.
 
@@ -70,7 +70,16 @@ def canonical_texts(
 
 
 @kernel
-def _text(data: Any, at: int, end: int, out: Any, to: int, names: Any, levels: Any, reals: Any) -> int:
+def _text(
+    data: np.ndarray,
+    at: int,
+    end: int,
+    out: np.ndarray,
+    to: int,
+    names: np.ndarray,
+    levels: np.ndarray,
+    reals: np.ndarray,
+) -> int:
     """Writes one payload. Returns the position after it in ``out``, or LEFT."""
     depth, held, expected = int64(0), int64(0), _VALUE
     at = _past_blanks(data, at, end)
@@ -129,14 +138,14 @@ def _text(data: Any, at: int, end: int, out: Any, to: int, names: Any, levels: A
 
 
 @inlined
-def _past_blanks(data: Any, at: int, end: int) -> int:
+def _past_blanks(data: np.ndarray, at: int, end: int) -> int:
     while at < end and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
         at += 1
     return at
 
 
 @kernel
-def _string(data: Any, at: int, end: int, out: Any, to: int) -> tuple[int, int]:
+def _string(data: np.ndarray, at: int, end: int, out: np.ndarray, to: int) -> tuple[int, int]:
     """Copies a string with its quotes. Returns the positions after it, or LEFT."""
     begin, is_ascii = at, True
     at += 1
@@ -169,7 +178,7 @@ def _string(data: Any, at: int, end: int, out: Any, to: int) -> tuple[int, int]:
 
 
 @inlined
-def _is_held(out: Any, begin: int, end: int, names: Any, first: int, held: int) -> bool:
+def _is_held(out: np.ndarray, begin: int, end: int, names: np.ndarray, first: int, held: int) -> bool:
     """Tells whether the object has a member of this name; else the name is kept, after the others."""
     digest = int64(end - begin)
     for k in range(begin, end):
@@ -186,7 +195,7 @@ def _is_held(out: Any, begin: int, end: int, names: Any, first: int, held: int) 
 
 
 @inlined
-def _is_word(data: Any, at: int, end: int, word: Any) -> bool:
+def _is_word(data: np.ndarray, at: int, end: int, word: Any) -> bool:
     begin, size = word
     same = size <= end - at
     for k in range(size if same else 0):
@@ -195,7 +204,9 @@ def _is_word(data: Any, at: int, end: int, word: Any) -> bool:
 
 
 @kernel
-def _scalar(data: Any, at: int, end: int, out: Any, to: int, reals: Any) -> tuple[int, int]:
+def _scalar(
+    data: np.ndarray, at: int, end: int, out: np.ndarray, to: int, reals: np.ndarray
+) -> tuple[int, int]:
     """Copies a number, true, false or null. Returns the positions after it, or LEFT."""
     for word in (_TRUE, _FALSE, _NULL):
         size = word[1]
@@ -241,7 +252,7 @@ def _scalar(data: Any, at: int, end: int, out: Any, to: int, reals: Any) -> tupl
 
 
 @inlined
-def _past_digits(data: Any, at: int, end: int) -> int:
+def _past_digits(data: np.ndarray, at: int, end: int) -> int:
     while at < end and _ZERO <= data[at] <= _NINE:
         at += 1
     return at

@@ -6,8 +6,6 @@ surrogate (ED A0..BF, and 80..BF if it follows) the JVM makes one, where Python 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
@@ -19,7 +17,7 @@ _HIGH_BITS = np.uint64(0x8080808080808080)
 
 
 @kernel
-def _piece(data: Any, at: int, end: int) -> tuple[int, bool]:
+def _piece(data: np.ndarray, at: int, end: int) -> tuple[int, bool]:
     """Returns the size of the character at ``data[at]`` (uint8) and True; of malformed bytes and False."""
     first = data[at]
     if first < 0x80:
@@ -45,7 +43,7 @@ def _piece(data: Any, at: int, end: int) -> tuple[int, bool]:
 
 
 @inlined
-def _repair_text(data: Any, at: int, end: int, out: Any, to: int, width: int) -> int:
+def _repair_text(data: np.ndarray, at: int, end: int, out: np.ndarray, to: int, width: int) -> int:
     """Writes the text ``data[at:end]``, repaired, to ``out[to:]``; returns where it ends there.
 
     An empty ``out``: nothing is written. width: bytes that stand for what is malformed, 3 or 1.
@@ -68,7 +66,9 @@ def _repair_text(data: Any, at: int, end: int, out: Any, to: int, width: int) ->
 
 
 @kernel
-def _repair(data: Any, offsets: Any, out: Any, out_offsets: Any, width: int) -> int:
+def _repair(
+    data: np.ndarray, offsets: np.ndarray, out: np.ndarray, out_offsets: np.ndarray, width: int
+) -> int:
     """Writes each text ``data[offsets[k]:offsets[k + 1]]``, repaired, one after the other into ``out``.
 
     width: bytes that stand for what is malformed, 3 or 1. An empty ``out``: only ``out_offsets`` is written.
@@ -83,7 +83,7 @@ def _repair(data: Any, offsets: Any, out: Any, out_offsets: Any, width: int) -> 
 
 
 @kernel
-def repair_bytes(data: Any, out: Any) -> int:
+def repair_bytes(data: np.ndarray, out: np.ndarray) -> int:
     """Writes the text ``data`` (uint8[n]), repaired, to ``out`` (uint8[3 * n]); returns its bytes."""
     return _repair_text(data, 0, len(data), out, 0, 3)
 

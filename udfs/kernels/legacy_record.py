@@ -9,19 +9,18 @@ A wrapper's value, expanded, holds such messages. A fault is noted in the cursor
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from kafka_log_lake.udfs.format import faults
 from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.kernels.arena import TextColumns
 from kafka_log_lake.udfs.kernels.checksums import crc32
 from kafka_log_lake.udfs.kernels.jit import inlined, int64, kernel, load_be32, load_be64
 from kafka_log_lake.udfs.kernels.record_cursor import Parts, has_room, put_row, stop
 
 
 @inlined
-def _message(buf: Any, at: int, end: int, cursor: Any) -> tuple[int, Parts]:
+def _message(buf: np.ndarray, at: int, end: int, cursor: np.ndarray) -> tuple[int, Parts]:
     """Reads the message at ``buf[at:end]`` (with offset and length).
 
     Returns (marks or -1 for a fault, its parts).
@@ -45,7 +44,7 @@ def _message(buf: Any, at: int, end: int, cursor: Any) -> tuple[int, Parts]:
 
 
 @inlined
-def _timestamp(buf: Any, at: int, e: Any) -> int:
+def _timestamp(buf: np.ndarray, at: int, e: np.void) -> int:
     """Returns the timestamp (ms, -1 none) of the message at ``buf[at]``.
 
     e: the batch that the message is or lies in.
@@ -61,7 +60,14 @@ def _timestamp(buf: Any, at: int, e: Any) -> int:
 
 @inlined
 def decode_message(
-    buf: Any, e: Any, arena: Any, columns: Any, lines: Any, cursor: Any, filled: Any, room: Any
+    buf: np.ndarray,
+    e: np.void,
+    arena: np.ndarray,
+    columns: TextColumns,
+    lines: np.ndarray,
+    cursor: np.ndarray,
+    filled: np.ndarray,
+    room: np.ndarray,
 ) -> None:
     """Appends a message that is no wrapper, if there is room; the cursor ends after it, or stays."""
     at = e["at"]
@@ -76,7 +82,7 @@ def decode_message(
 
 
 @kernel
-def _inner_end(buf: Any, at: int, end: int) -> int:
+def _inner_end(buf: np.ndarray, at: int, end: int) -> int:
     """Returns where the inner message at ``buf[at]`` ends, or minus a fault's code."""
     if at + f.HEADER_UP_TO_MAGIC > end:
         return -faults.INNER_CUT
@@ -87,7 +93,7 @@ def _inner_end(buf: Any, at: int, end: int) -> int:
 
 
 @kernel
-def _wrapper_base(buf: Any, e: Any, cursor: Any) -> None:
+def _wrapper_base(buf: np.ndarray, e: np.void, cursor: np.ndarray) -> None:
     """Finds the last inner offset of a wrapper, to which those of magic 1 are relative.
 
     Sets the cursor's base: absolute = outer - last inner + inner; an outer offset of 0 takes inner offsets as
@@ -114,7 +120,7 @@ def _wrapper_base(buf: Any, e: Any, cursor: Any) -> None:
 
 
 @inlined
-def _inner(buf: Any, at: int, end: int, e: Any, cursor: Any) -> tuple[int, Parts]:
+def _inner(buf: np.ndarray, at: int, end: int, e: np.void, cursor: np.ndarray) -> tuple[int, Parts]:
     """Reads a message inside the wrapper ``e``; it must be sound and not compressed itself.
 
     Returns as ``_message`` does.
@@ -139,7 +145,14 @@ def _inner(buf: Any, at: int, end: int, e: Any, cursor: Any) -> tuple[int, Parts
 
 @kernel
 def decode_wrapper(
-    buf: Any, e: Any, arena: Any, columns: Any, lines: Any, cursor: Any, filled: Any, room: Any
+    buf: np.ndarray,
+    e: np.void,
+    arena: np.ndarray,
+    columns: TextColumns,
+    lines: np.ndarray,
+    cursor: np.ndarray,
+    filled: np.ndarray,
+    room: np.ndarray,
 ) -> None:
     """Appends the inner messages of a wrapper from the cursor on, as many as there is room for.
 

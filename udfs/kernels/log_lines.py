@@ -62,9 +62,9 @@ class Texts(NamedTuple):
     -1 for null, which has no text.
     """
 
-    starts: Any
-    sizes: Any
-    data: Any
+    starts: np.ndarray
+    sizes: np.ndarray
+    data: np.ndarray
 
 
 class Rows(NamedTuple):
@@ -74,20 +74,20 @@ class Rows(NamedTuple):
     stored checksums of messages of magic 0 and 1; valid: bool[n], whether they are right.
     """
 
-    offsets: Any
-    timestamps: Any
-    sequences: Any
+    offsets: np.ndarray
+    timestamps: np.ndarray
+    sequences: np.ndarray
     keys: Texts
     values: Texts
-    headers: Any
+    headers: np.ndarray
     header_keys: Texts
     header_values: Texts
-    crcs: Any
-    valid: Any
+    crcs: np.ndarray
+    valid: np.ndarray
 
 
 @inlined
-def _put(out: Any, at: int, text: Any) -> int:
+def _put(out: np.ndarray, at: int, text: Any) -> int:
     begin, size = text
     for k in range(0, size, 16):
         copy_sixteen(out, at + k, _LITERALS, begin + k)
@@ -95,7 +95,7 @@ def _put(out: Any, at: int, text: Any) -> int:
 
 
 @kernel
-def _put_number(out: Any, at: int, number: int) -> int:
+def _put_number(out: np.ndarray, at: int, number: int) -> int:
     """Writes an int64 in decimal digits; returns the position after it."""
     if number < 0:
         if number == -number:  # the least one has no opposite
@@ -124,17 +124,17 @@ def _put_number(out: Any, at: int, number: int) -> int:
 
 
 @inlined
-def _put_named(out: Any, at: int, name: Any, number: int) -> int:
+def _put_named(out: np.ndarray, at: int, name: Any, number: int) -> int:
     return _put_number(out, _put(out, at, name), int64(number))
 
 
 @inlined
-def _put_flag(out: Any, at: int, is_true: bool) -> int:
+def _put_flag(out: np.ndarray, at: int, is_true: bool) -> int:
     return _put(out, at, _TRUE) if is_true else _put(out, at, _FALSE)
 
 
 @inlined
-def _put_bytes(out: Any, at: int, texts: Any, i: int) -> int:
+def _put_bytes(out: np.ndarray, at: int, texts: Texts, i: int) -> int:
     begin = int64(texts.starts[i])
     size = int64(texts.starts[i + 1]) - begin
     copy_bytes(out, at, texts.data, begin, size)
@@ -142,7 +142,7 @@ def _put_bytes(out: Any, at: int, texts: Any, i: int) -> int:
 
 
 @inlined
-def _put_time(out: Any, at: int, kind: int, timestamp: int) -> int:
+def _put_time(out: np.ndarray, at: int, kind: int, timestamp: int) -> int:
     if kind == f.CREATE_TIME:
         at = _put(out, at, _CREATE_TIME)
     elif kind == f.LOG_APPEND_TIME:
@@ -153,7 +153,7 @@ def _put_time(out: Any, at: int, kind: int, timestamp: int) -> int:
 
 
 @inlined
-def _put_codec(out: Any, at: int, codec: int) -> int:
+def _put_codec(out: np.ndarray, at: int, codec: int) -> int:
     if codec == f.CODEC_NONE:
         return _put(out, at, _NONE)
     if codec == f.CODEC_GZIP:
@@ -166,7 +166,7 @@ def _put_codec(out: Any, at: int, codec: int) -> int:
 
 
 @kernel
-def _put_batch(out: Any, at: int, e: Any) -> int:
+def _put_batch(out: np.ndarray, at: int, e: np.void) -> int:
     """Writes the line of a batch (a row of BATCH); returns the position after it."""
     if e["magic"] >= f.MAGIC_V2:
         at = _put_named(out, at, _BASE_OFFSET, e["base_offset"])
@@ -199,7 +199,7 @@ def _put_batch(out: Any, at: int, e: Any) -> int:
 
 
 @kernel
-def _put_headers(out: Any, at: int, rows: Any, i: int, prints: int) -> int:
+def _put_headers(out: np.ndarray, at: int, rows: Rows, i: int, prints: int) -> int:
     """Writes the headers of a record, ended by a bracket; returns the position after them."""
     begin, end = int64(rows.headers[i]), int64(rows.headers[i + 1])
     for k in range(begin, end):
@@ -225,7 +225,7 @@ def _put_headers(out: Any, at: int, rows: Any, i: int, prints: int) -> int:
 
 
 @kernel
-def _put_record(out: Any, at: int, e: Any, rows: Any, i: int, prints: int) -> int:
+def _put_record(out: np.ndarray, at: int, e: np.void, rows: Rows, i: int, prints: int) -> int:
     """Writes the line of record ``i`` of ``rows``, of the batch ``e``; returns the position after it."""
     if prints & METADATA:
         at = _put_named(out, at, _RECORD_OFFSET, rows.offsets[i])
@@ -255,12 +255,12 @@ def _put_record(out: Any, at: int, e: Any, rows: Any, i: int, prints: int) -> in
 
 
 @inlined
-def _text_size(texts: Any, begin: int, end: int) -> int:
+def _text_size(texts: Texts, begin: int, end: int) -> int:
     return int64(texts.starts[end]) - int64(texts.starts[begin])
 
 
 @inlined
-def _record_room(rows: Any, i: int, prints: int) -> int:
+def _record_room(rows: Rows, i: int, prints: int) -> int:
     """Returns the most bytes that the line of record ``i`` takes."""
     room = RECORD_ROOM
     if prints & CONTENTS:
@@ -274,7 +274,9 @@ def _record_room(rows: Any, i: int, prints: int) -> int:
 
 
 @kernel
-def put_lines(out: Any, batches: Any, counts: Any, rows: Any, state: Any, prints: int) -> int:
+def put_lines(
+    out: np.ndarray, batches: np.ndarray, counts: np.ndarray, rows: Rows, state: np.ndarray, prints: int
+) -> int:
     """Writes lines of ``batches`` (BATCH[n]) and their records into ``out`` (uint8); returns their bytes.
 
     ``counts``: int64[n], rows of each batch. ``state``: int64[3], moved on: the batch, its records that are
@@ -309,7 +311,9 @@ def put_lines(out: Any, batches: Any, counts: Any, rows: Any, state: Any, prints
 
 
 @kernel
-def message_crcs(window: Any, scratch: Any, batches: Any, crcs: Any, valid: Any) -> None:
+def message_crcs(
+    window: np.ndarray, scratch: np.ndarray, batches: np.ndarray, crcs: np.ndarray, valid: np.ndarray
+) -> None:
     """Writes the stored checksum of each message of magic 0 and 1, and whether it is right.
 
     ``window``, ``scratch``: uint8, where the data of plain and of expanded batches lie. ``crcs``: int64[m],

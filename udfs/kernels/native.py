@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
+import numpy as np
 from llvmlite import binding as llvm
 
 from kafka_log_lake.udfs.kernels import libraries
@@ -20,7 +21,7 @@ for _name in libraries.NAMES:
         llvm.add_symbol(f"kafka_log_lake_{_name}", libraries.function_address(_name))
 
 
-def lz4_block(src: Any, at: int, size: int, dst: Any, to: int, room: int) -> int:
+def lz4_block(src: np.ndarray, at: int, size: int, dst: np.ndarray, to: int, room: int) -> int:
     """Expands one lz4 block ``src[at:at+size]`` into ``dst[to:to+room]`` (uint8).
 
     Returns the bytes made, or DECLINED.
@@ -28,7 +29,7 @@ def lz4_block(src: Any, at: int, size: int, dst: Any, to: int, room: int) -> int
     return DECLINED
 
 
-def zstd_frame(context: int, src: Any, at: int, size: int, dst: Any, to: int, room: int) -> int:
+def zstd_frame(context: int, src: np.ndarray, at: int, size: int, dst: np.ndarray, to: int, room: int) -> int:
     """Expands the one zstd frame ``src[at:at+size]`` into ``dst[to:to+room]``.
 
     Returns the bytes, or DECLINED. ``context``: a ``ZSTD_DCtx *`` of this thread. Also declined: a frame with
@@ -37,7 +38,9 @@ def zstd_frame(context: int, src: Any, at: int, size: int, dst: Any, to: int, ro
     return DECLINED
 
 
-def inflate(state: Any, src: Any, at: int, size: int, dst: Any, to: int, room: int) -> tuple[int, int]:
+def inflate(
+    state: Any, src: np.ndarray, at: int, size: int, dst: np.ndarray, to: int, room: int
+) -> tuple[int, int]:
     """Expands one deflate stream from ``src[at:at+size]`` into ``dst[to:to+room]``.
 
     ``state``: uint8[n], an ``inflate_state`` of this thread. Returns (the bytes made or DECLINED, the bytes
@@ -46,6 +49,6 @@ def inflate(state: Any, src: Any, at: int, size: int, dst: Any, to: int, room: i
     return DECLINED, 0
 
 
-def crc32_of(buf: Any, start: int, end: int, crc: Any) -> int:
+def crc32_of(buf: np.ndarray, start: int, end: int, crc: Any) -> int:
     """Returns CRC-32 of ``buf[start:end]`` (uint8); ``crc``: that of the bytes before. Both are uint32."""
     return zlib.crc32(buf[start:end].tobytes(), int(crc))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from kafka_log_lake.udfs.format import layout as f
@@ -17,7 +15,7 @@ _MOST = (1 << 63) - 1
 
 
 @kernel
-def _fill_offsets(lines: Any, offset: Any, size: Any, filled: Any) -> None:
+def _fill_offsets(lines: np.ndarray, offset: np.ndarray, size: np.ndarray, filled: np.ndarray) -> None:
     """Writes offset (int64) and size (int32) of each row, if requested, and the bounds of the offsets."""
     n = filled["rows"]
     lowest, highest = lines[c.LINE_OFFSET, 0], lines[c.LINE_OFFSET, 0]
@@ -40,7 +38,13 @@ def _is_null(timestamp: int) -> bool:
 
 
 @kernel
-def _fill_timestamps(lines: Any, milliseconds: Any, microseconds: Any, valid: Any, filled: Any) -> None:
+def _fill_timestamps(
+    lines: np.ndarray,
+    milliseconds: np.ndarray,
+    microseconds: np.ndarray,
+    valid: np.ndarray,
+    filled: np.ndarray,
+) -> None:
     """Writes each row's timestamp in ms, in us (null: none, or outside SQL's range), and bounds of these."""
     n = filled["rows"]
     earliest, latest, nulls = _MOST, -_MOST, 0
@@ -67,14 +71,14 @@ def _fill_timestamps(lines: Any, milliseconds: Any, microseconds: Any, valid: An
 
 
 @inlined
-def _run(column: Any, begin: int, end: int, value: int) -> None:
+def _run(column: np.ndarray, begin: int, end: int, value: int) -> None:
     """Writes the same value to the rows from ``begin`` to ``end``, if the column is requested."""
     if len(column):
         column[begin:end] = value
 
 
 @kernel
-def _fill_sequences(lines: Any, sequence: Any, begin: int, end: int, e: Any) -> None:
+def _fill_sequences(lines: np.ndarray, sequence: np.ndarray, begin: int, end: int, e: np.void) -> None:
     """Writes the sequence (int32) of each row of a batch; -1 where it has none."""
     if e["magic"] != f.MAGIC_V2 or e["base_sequence"] < 0:
         sequence[begin:end] = f.NO_SEQUENCE
@@ -85,7 +89,9 @@ def _fill_sequences(lines: Any, sequence: Any, begin: int, end: int, e: Any) -> 
 
 
 @kernel
-def _fill_runs(batches: Any, lines: Any, arena: Any, at: Any, filled: Any) -> None:
+def _fill_runs(
+    batches: np.ndarray, lines: np.ndarray, arena: np.ndarray, at: np.ndarray, filled: np.ndarray
+) -> None:
     """Writes columns that are constant in a batch, and sequences, a run of rows at a time."""
     magic = part_of(arena, at, a.MAGIC).view(np.int8)
     kind = part_of(arena, at, a.TIMESTAMP_TYPE).view(np.int32)
@@ -123,7 +129,9 @@ def _fill_runs(batches: Any, lines: Any, arena: Any, at: Any, filled: Any) -> No
 
 
 @kernel
-def fill_numbers(batches: Any, lines: Any, arena: Any, at: Any, filled: Any) -> None:
+def fill_numbers(
+    batches: np.ndarray, lines: np.ndarray, arena: np.ndarray, at: np.ndarray, filled: np.ndarray
+) -> None:
     """Fills the columns of numbers of an arena (uint8), laid out by ``at``, for the rows of ``batches``.
 
     ``lines``: from ``new_lines``; without any, nothing is filled. ``filled``: a row of FILLED, whose rows are

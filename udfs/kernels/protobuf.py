@@ -40,11 +40,11 @@ _LENGTH = 2
 class Program(NamedTuple):
     """The tables of a message type: int64. scopes: [n, 2], the first column and the end of each."""
 
-    fields: Any
-    messages: Any
-    columns: Any
-    scopes: Any
-    symbols: Any
+    fields: np.ndarray
+    messages: np.ndarray
+    columns: np.ndarray
+    scopes: np.ndarray
+    symbols: np.ndarray
 
 
 class Rows(NamedTuple):
@@ -54,17 +54,24 @@ class Rows(NamedTuple):
     int64[1], the scope that is full.
     """
 
-    values: Any
-    base: Any
+    values: np.ndarray
+    base: np.ndarray
     count: Any
-    saved: Any
-    room: Any
-    need: Any
+    saved: np.ndarray
+    room: np.ndarray
+    need: np.ndarray
 
 
 @kernel
 def decode_messages(
-    program: Program, data: Any, starts: Any, ends: Any, first: int, rows: Rows, stack: Any, failed: Any
+    program: Program,
+    data: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    first: int,
+    rows: Rows,
+    stack: np.ndarray,
+    failed: np.ndarray,
 ) -> int:
     """Decodes ``data[starts[i]:ends[i]]`` from row ``first`` on; a start below 0 is a null.
 
@@ -87,13 +94,13 @@ def decode_messages(
 
 
 @inlined
-def _keep(to: Any, of: Any) -> None:
+def _keep(to: np.ndarray, of: np.ndarray) -> None:
     for scope in range(len(of)):
         to[scope] = of[scope]
 
 
 @kernel
-def _message(program: Program, data: Any, at: int, end: int, rows: Rows, stack: Any) -> int:
+def _message(program: Program, data: np.ndarray, at: int, end: int, rows: Rows, stack: np.ndarray) -> int:
     """Decodes one payload. Returns the position after it, WRONG or NO_ROOM."""
     fields, messages = program.fields, program.messages
     depth, message, row = 0, int64(0), _add_row(program, rows, 0)
@@ -170,7 +177,7 @@ def _end_row(program: Program, rows: Rows, scope: int, row: int) -> None:
 
 
 @inlined
-def _find(fields: Any, hint: int, begin: int, end: int, number: int) -> int:
+def _find(fields: np.ndarray, hint: int, begin: int, end: int, number: int) -> int:
     """Returns the place of the field of a number, -1 for an unknown one.
 
     Mostly it is the one that was last met, or the next.
@@ -208,7 +215,7 @@ def _open(program: Program, rows: Rows, place: int, row: int) -> int:
 
 
 @inlined
-def _value(program: Program, rows: Rows, place: int, row: int, data: Any, at: int, end: int) -> int:
+def _value(program: Program, rows: Rows, place: int, row: int, data: np.ndarray, at: int, end: int) -> int:
     """Reads a value of a field that is no message; returns the position after it, WRONG or NO_ROOM."""
     op, items = program.fields[place, OP], program.fields[place, ITEMS]
     value, at = _scalar(op, data, at, end)
@@ -228,7 +235,7 @@ def _value(program: Program, rows: Rows, place: int, row: int, data: Any, at: in
 
 
 @inlined
-def _holds(symbols: Any, begin: int, end: int, value: int) -> bool:
+def _holds(symbols: np.ndarray, begin: int, end: int, value: int) -> bool:
     """Tells whether ``symbols[begin:end]``, which rise, hold ``value``."""
     while begin < end:
         middle = (begin + end) >> 1
@@ -242,7 +249,7 @@ def _holds(symbols: Any, begin: int, end: int, value: int) -> bool:
 
 
 @inlined
-def _scalar(op: int, data: Any, at: int, end: int) -> tuple[int, int]:
+def _scalar(op: int, data: np.ndarray, at: int, end: int) -> tuple[int, int]:
     """Returns a value as an int64, and the position after it or WRONG.
 
     Reals are their bits; a text is its span.
@@ -278,7 +285,7 @@ def _scalar(op: int, data: Any, at: int, end: int) -> tuple[int, int]:
 
 
 @inlined
-def read_varint64(data: Any, at: int, end: int) -> tuple[Any, int]:
+def read_varint64(data: np.ndarray, at: int, end: int) -> tuple[Any, int]:
     """Returns an unsigned varint (uint64) and the position after it.
 
     The position is WRONG where the varint is cut or longer than 10 bytes.
@@ -289,7 +296,7 @@ def read_varint64(data: Any, at: int, end: int) -> tuple[Any, int]:
 
 
 @kernel
-def _long_varint64(data: Any, at: int, end: int) -> tuple[Any, int]:
+def _long_varint64(data: np.ndarray, at: int, end: int) -> tuple[Any, int]:
     raw, shift = np.uint64(0), np.uint64(0)
     for i in range(at, min(end, at + 10)):
         raw |= np.uint64(data[i] & 0x7F) << shift
@@ -300,7 +307,7 @@ def _long_varint64(data: Any, at: int, end: int) -> tuple[Any, int]:
 
 
 @inlined
-def _size(data: Any, at: int, end: int) -> tuple[int, int]:
+def _size(data: np.ndarray, at: int, end: int) -> tuple[int, int]:
     """Returns a length, and where its bytes begin; WRONG where they do not lie before ``end``."""
     size, at = read_varint64(data, at, end)
     if at < 0 or size > np.uint64(end - at):
@@ -309,7 +316,7 @@ def _size(data: Any, at: int, end: int) -> tuple[int, int]:
 
 
 @inlined
-def _skip(data: Any, at: int, end: int, wire: int) -> int:
+def _skip(data: np.ndarray, at: int, end: int, wire: int) -> int:
     """Returns the position after an unknown field, or WRONG: groups are left to the exact reader."""
     if wire == 0:
         return int64(read_varint64(data, at, end)[1])
@@ -323,7 +330,7 @@ def _skip(data: Any, at: int, end: int, wire: int) -> int:
 
 
 @kernel
-def hashes(data: Any, spans: Any, out: Any) -> None:
+def hashes(data: np.ndarray, spans: np.ndarray, out: np.ndarray) -> None:
     """Writes a hash of 32 bits (FNV-1a) of each text. spans: int64[n]. out: int64[n]."""
     for i in range(len(spans)):
         at, size = spans[i] >> SPAN_BITS, spans[i] & ((1 << SPAN_BITS) - 1)

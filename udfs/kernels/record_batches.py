@@ -7,8 +7,6 @@ of one record or message: see ``default_record``, ``legacy_record``.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from kafka_log_lake.udfs.format import layout as f
@@ -28,7 +26,14 @@ _FEW, _FEW_BYTES = 1 << 10, 1 << 14  # rows and headers, bytes: spare room if ba
 
 @inlined
 def _decode(
-    buf: Any, e: Any, arena: Any, columns: Any, lines: Any, cursor: Any, filled: Any, room: Any
+    buf: np.ndarray,
+    e: np.void,
+    arena: np.ndarray,
+    columns: a.TextColumns,
+    lines: np.ndarray,
+    cursor: np.ndarray,
+    filled: np.ndarray,
+    room: np.ndarray,
 ) -> None:
     if e["magic"] == f.MAGIC_V2:
         decode_records(buf, e, arena, columns, lines, cursor, filled, room)
@@ -39,19 +44,19 @@ def _decode(
 
 
 @inlined
-def _is_whole(e: Any, cursor: Any) -> bool:
+def _is_whole(e: np.void, cursor: np.ndarray) -> bool:
     return not cursor["fault"] and cursor["at"] == e["data_at"] + e["data_size"]
 
 
 @inlined
-def _begin(arena: Any, at: Any) -> None:
+def _begin(arena: np.ndarray, at: np.ndarray) -> None:
     """Marks all texts as valid: each null unsets its bit later."""
     for part in _VALID:
         part_of(arena, at, part)[:] = 255
 
 
 @inlined
-def _end(arena: Any, columns: Any, filled: Any) -> None:
+def _end(arena: np.ndarray, columns: a.TextColumns, filled: np.ndarray) -> None:
     """Writes the offset where the last text of each column ends."""
     rows, headers = filled["rows"], filled["headers"]
     a.end_texts(arena, columns.keys, rows, filled["key_bytes"])
@@ -62,7 +67,7 @@ def _end(arena: Any, columns: Any, filled: Any) -> None:
 
 
 @kernel
-def _roll_back(e: Any, arena: Any, at: Any, both: Any) -> None:
+def _roll_back(e: np.void, arena: np.ndarray, at: np.ndarray, both: np.ndarray) -> None:
     """Removes the rows of a batch from what is filled: as many as its bytes allow, at most."""
     for part in _VALID:
         valid = part_of(arena, at, part)
@@ -75,7 +80,7 @@ def _roll_back(e: Any, arena: Any, at: Any, both: Any) -> None:
 
 
 @inlined
-def _note_sums(e: Any, filled: Any, before: Any) -> None:
+def _note_sums(e: np.void, filled: np.ndarray, before: np.ndarray) -> None:
     """Notes in the batch how many records it has, and the bytes of their keys, values and headers."""
     e["record_count"] = filled["rows"] - before["rows"]
     e["key_bytes"] = filled["key_bytes"] - before["key_bytes"]
@@ -86,15 +91,15 @@ def _note_sums(e: Any, filled: Any, before: Any) -> None:
 
 @kernel
 def decode_batches(
-    window: Any,
-    scratch: Any,
-    batches: Any,
-    arena: Any,
-    at: Any,
-    lines: Any,
-    cursor: Any,
-    both: Any,
-    room: Any,
+    window: np.ndarray,
+    scratch: np.ndarray,
+    batches: np.ndarray,
+    arena: np.ndarray,
+    at: np.ndarray,
+    lines: np.ndarray,
+    cursor: np.ndarray,
+    both: np.ndarray,
+    room: np.ndarray,
 ) -> int:
     """Fills the columns with the records of ``batches`` (BATCH[n]); returns how many batches fitted.
 
@@ -130,15 +135,15 @@ def decode_batches(
 
 @kernel
 def decode_chunk(
-    window: Any,
-    scratch: Any,
-    batch: Any,
-    arena: Any,
-    at: Any,
-    lines: Any,
-    cursor: Any,
-    both: Any,
-    room: Any,
+    window: np.ndarray,
+    scratch: np.ndarray,
+    batch: np.ndarray,
+    arena: np.ndarray,
+    at: np.ndarray,
+    lines: np.ndarray,
+    cursor: np.ndarray,
+    both: np.ndarray,
+    room: np.ndarray,
 ) -> int:
     """Fills the columns with records of one sound batch (BATCH[1]); returns how many records fitted.
 
@@ -161,7 +166,7 @@ def _room(size: int, filled: int, data_bytes: int, least: int) -> int:
 
 
 @kernel
-def make_room(size: int, last: Any, room: Any) -> None:
+def make_room(size: int, last: np.ndarray, room: np.ndarray) -> None:
     """Estimates the room that columns need (``room``: ROOM[1], written) from what the last were filled with.
 
     ``size``: bytes of data, expanded; ``last``: FILLED[1]. The room is an eighth more, and a little, but no
@@ -173,7 +178,7 @@ def make_room(size: int, last: Any, room: Any) -> None:
 
 
 @kernel
-def most_records(e: Any) -> int:
+def most_records(e: np.void) -> int:
     """Returns how many records the batch can have at most, by the bytes that are there."""
     if e["magic"] == f.MAGIC_V2:
         return max(0, min(int64(e["count"]), e["data_size"] // f.MIN_RECORD_SIZE))
@@ -183,7 +188,7 @@ def most_records(e: Any) -> int:
 
 
 @kernel
-def group_end(batches: Any, begin: int, most_rows: int) -> int:
+def group_end(batches: np.ndarray, begin: int, most_rows: int) -> int:
     """Returns the end of a group of uncompressed batches from ``begin`` on, of ``most_rows`` at most.
 
     A group has one batch at least, whatever its rows, unless that is compressed.

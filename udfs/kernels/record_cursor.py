@@ -5,7 +5,7 @@ What is filled before a batch is kept, so that a fault, or a batch that there is
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def new_lines(rows: int) -> np.ndarray:
 
 
 @kernel
-def start_cursor(e: Any, cursor: Any) -> None:
+def start_cursor(e: np.void, cursor: np.ndarray) -> None:
     """Sets the cursor (a row of CURSOR) to the first record of a batch."""
     cursor["at"] = e["data_at"]
     cursor["record"] = 0
@@ -68,7 +68,7 @@ def start_cursor(e: Any, cursor: Any) -> None:
 
 
 @kernel
-def stop(cursor: Any, code: int, at: int) -> int:
+def stop(cursor: np.ndarray, code: int, at: int) -> int:
     """Notes a fault in the cursor, and its position ``at``. Returns -1.
 
     In a hot loop such a call, which is hardly ever made, costs less than one more value to return.
@@ -93,7 +93,7 @@ class Parts(NamedTuple):
 
 
 @inlined
-def has_room(filled: Any, room: Any, parts: Parts) -> bool:
+def has_room(filled: np.ndarray, room: np.ndarray, parts: Parts) -> bool:
     """Tells whether the columns have room for a row with this key, this value, and that many headers."""
     return (
         filled["rows"] < room["rows"]
@@ -105,11 +105,11 @@ def has_room(filled: Any, room: Any, parts: Parts) -> bool:
 
 @inlined
 def put_row(
-    arena: Any,
+    arena: np.ndarray,
     columns: a.TextColumns,
-    lines: Any,
-    filled: Any,
-    buf: Any,
+    lines: np.ndarray,
+    filled: np.ndarray,
+    buf: np.ndarray,
     parts: Parts,
     offset: int,
     timestamp: int,

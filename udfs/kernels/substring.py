@@ -4,7 +4,7 @@ Of whole texts the lengths are compared first.
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
 
 from kafka_log_lake.udfs.kernels.jit import inlined, kernel
 
@@ -12,7 +12,7 @@ _BLOCK = 1024  # places that are looked at before a branch
 
 
 @inlined
-def _is_at(data: Any, at: int, text: Any) -> bool:
+def _is_at(data: np.ndarray, at: int, text: np.ndarray) -> bool:
     i = 0
     while i < len(text) and data[at + i] == text[i]:
         i += 1
@@ -20,7 +20,7 @@ def _is_at(data: Any, at: int, text: Any) -> bool:
 
 
 @kernel
-def contains(data: Any, at: int, end: int, text: Any, places: Any) -> bool:
+def contains(data: np.ndarray, at: int, end: int, text: np.ndarray, places: np.ndarray) -> bool:
     """Tells whether ``text`` (uint8[m], m > 0) lies in ``data[at:end]`` (uint8).
 
     ``places``: int64[3], the positions in the text of the bytes that are compared first: rare ones.
@@ -43,7 +43,9 @@ def contains(data: Any, at: int, end: int, text: Any, places: Any) -> bool:
 
 
 @kernel
-def plain_batches_with(window: Any, batches: Any, text: Any, places: Any, out: Any) -> None:
+def plain_batches_with(
+    window: np.ndarray, batches: np.ndarray, text: np.ndarray, places: np.ndarray, out: np.ndarray
+) -> None:
     """Notes in ``out`` (bool[n]) which of ``batches`` (BATCH[n]) may hold ``text``: compressed ones may."""
     for k in range(len(batches)):
         e = batches[k]
@@ -53,7 +55,7 @@ def plain_batches_with(window: Any, batches: Any, text: Any, places: Any, out: A
 
 
 @kernel
-def equal_to(content: Any, bounds: Any, text: Any, out: Any) -> None:
+def equal_to(content: np.ndarray, bounds: np.ndarray, text: np.ndarray, out: np.ndarray) -> None:
     """Notes in ``out`` (bool[n]) which texts are ``text`` (uint8[m]).
 
     ``bounds``: int32[n + 1], where in ``content`` (uint8) each text begins, and where the last one ends.

@@ -19,7 +19,7 @@ LEFT, JSON_LIKE, TEXT, BYTES = range(4)
 
 
 @kernel
-def gather(data: Any, spans: Any, offsets: Any, out: Any) -> None:
+def gather(data: np.ndarray, spans: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
     """Copies texts into ``out`` one after the other.
 
     data, out: uint8. spans: int64[n]. offsets: int32[n + 1], is filled.
@@ -38,7 +38,7 @@ def gather(data: Any, spans: Any, offsets: Any, out: Any) -> None:
 
 
 @kernel
-def framed_ids(data: Any, offsets: Any, ids: Any) -> None:
+def framed_ids(data: np.ndarray, offsets: np.ndarray, ids: np.ndarray) -> None:
     """Writes the big-endian int32 after a first byte of 0, where it is not negative, into ``ids`` (int64[n]).
 
     data: uint8. offsets: int32[n + 1], where each payload begins. Other payloads leave ``ids`` as it is.
@@ -50,7 +50,7 @@ def framed_ids(data: Any, offsets: Any, ids: Any) -> None:
 
 
 @kernel
-def is_utf8(data: Any, at: int, end: int) -> bool:
+def is_utf8(data: np.ndarray, at: int, end: int) -> bool:
     """Tells whether ``data[at:end]`` is UTF-8 (RFC 3629).
 
     It has no overlong forms, no surrogates, nothing past U+10FFFF.
@@ -84,7 +84,7 @@ def is_utf8(data: Any, at: int, end: int) -> bool:
 
 
 @kernel
-def has_controls(data: Any, at: int, end: int) -> bool:
+def has_controls(data: np.ndarray, at: int, end: int) -> bool:
     """Tells whether UTF-8 has a control character (C0, DEL, C1) other than blanks: 09-0D, 1C-1F, 85."""
     while at < end:
         if at + 8 <= end:
@@ -104,7 +104,7 @@ def has_controls(data: Any, at: int, end: int) -> bool:
 
 
 @kernel
-def looks(data: Any, offsets: Any, rows: Any, found: Any) -> None:
+def looks(data: np.ndarray, offsets: np.ndarray, rows: Any, found: np.ndarray) -> None:
     """Writes what payloads without a framing look like into ``found`` (uint8[n] of zeros).
 
     data: uint8. offsets: int32[n + 1]. rows: int64[], which are looked at. JSON_LIKE: begins with { or [.
