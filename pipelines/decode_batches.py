@@ -19,7 +19,6 @@ import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -153,7 +152,7 @@ def decode_segments(
     spark: SparkSession,
     source: str | Sequence[str],
     columns: Collection[str] | None = None,
-    **settings: Any,
+    **settings: object,
 ) -> DataFrame:
     """Returns the rows of ``records`` of all segments of a source, lazily. Needs and writes no lake.
 

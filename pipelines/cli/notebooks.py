@@ -21,7 +21,7 @@ def widget(names: Mapping[str, Any], name: str, default: str) -> str:
     return str(dbutils.widgets.get(name))
 
 
-def path_widget(names: Mapping[str, Any], name: str, default: str) -> str:
+def path_widget(names: Mapping[str, object], name: str, default: str) -> str:
     """Returns the value of ``widget`` for a path.
 
     In a checkout the default lies below it, wherever the notebook runs.

@@ -382,11 +382,11 @@ def metavar_of(field: dataclasses.Field[Any]) -> str:
 
 
 @overload
-def make_settings(values: Mapping[str, Any]) -> Settings: ...
+def make_settings(values: Mapping[str, object]) -> Settings: ...
 @overload
-def make_settings(values: Mapping[str, Any], allowed: Iterable[str], kind: type[Kind]) -> Kind: ...
+def make_settings(values: Mapping[str, object], allowed: Iterable[str], kind: type[Kind]) -> Kind: ...
 def make_settings(
-    values: Mapping[str, Any], allowed: Iterable[str] = SETTING_NAMES, kind: type[Any] = Settings
+    values: Mapping[str, object], allowed: Iterable[str] = SETTING_NAMES, kind: type[Any] = Settings
 ) -> Any:
     """Builds settings from names and values, of a notebook or a YAML file.
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     import regex
 
 
-def setting(default: Any, parse: Callable[[object], Any], help_text: str, metavar: str | None = None) -> Any:
+def setting(
+    default: object, parse: Callable[[object], Any], help_text: str, metavar: str | None = None
+) -> Any:
     """Declares a setting as a field of a dataclass.
 
     parse: returns the checked value, or raises a ValueError with the rule. metavar: the placeholder of its

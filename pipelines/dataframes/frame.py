@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
@@ -168,7 +167,7 @@ class _refused:  # noqa: N801  # used as a context manager
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, spark_errors()):
             raise UserError(str(error).partition("\n")[0]) from None
 

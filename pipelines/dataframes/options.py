@@ -62,7 +62,7 @@ def one_of(*choices: str) -> Callable[[object], str]:
     return parse
 
 
-def _option(default: Any, parse: Callable[[object], Any], meaning: str) -> Any:
+def _option(default: object, parse: Callable[[object], Any], meaning: str) -> Any:
     """Declares a field of ``Options``. parse: checks and returns the value, or raises a ValueError."""
     return dataclasses.field(default=default, metadata={"parse": parse, "meaning": meaning})
 

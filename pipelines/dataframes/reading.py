@@ -20,7 +20,7 @@ def one_line(method: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates a method so that its UserError has no traceback, which Spark would show with it."""
 
     @functools.wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         try:
             return method(*args, **kwargs)
         except UserError as error:

@@ -149,10 +149,10 @@ def sent_source() -> type[DataSource]:
         def schema(self) -> Any:
             return self._source().schema()
 
-        def reader(self, schema: Any) -> Any:
+        def reader(self, schema: object) -> Any:
             return self._source().reader(schema)
 
-        def streamReader(self, schema: Any) -> Any:  # noqa: N802
+        def streamReader(self, schema: object) -> Any:  # noqa: N802
             try:
                 return self._source().streamReader(schema)
             except ModuleNotFoundError:

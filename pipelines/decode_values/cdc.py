@@ -207,7 +207,7 @@ def _members(database: duckdb.DuckDBPyConnection, structures: list[Any]) -> list
     ]
 
 
-def _storable(structure: Any, integer: str, real: str) -> Any:
+def _storable(structure: object, integer: str, real: str) -> Any:
     """Returns a structure of DuckDB's with types that Delta has; text where names differ in case alone.
 
     integer, real: the types of numbers.

@@ -135,7 +135,7 @@ def find(
     cores: int | None = None,
     max_batch_uncompressed: int | None = None,
     on_unsearched: Callable[[Unsearched], None] | None = None,
-    **conditions: Any,
+    **conditions: object,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the records that match, in the order of the log within a partition, in worker processes.
 
@@ -221,7 +221,7 @@ def run(
     typed: bool = False,
     context: int | None = None,
     superseded: bool = False,
-    **conditions: Any,
+    **conditions: object,
 ) -> None:
     """Prints or writes the matches. Raises NotFound without any, NotAllSearched if damage may hide some."""
     if first and last:

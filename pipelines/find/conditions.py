@@ -313,7 +313,7 @@ def _integer(digits: str) -> int | float:
     return int(digits) if len(digits) < 4000 else float(digits)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: object, other: object) -> bool:
     """Returns whether two values of JSON are equal: true is not 1, at any depth."""
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_same, one, other))

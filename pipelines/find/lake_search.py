@@ -235,7 +235,11 @@ class LakeSearch(Searching):
             self._database.unregister("matches")
 
     def _read(
-        self, columns: Sequence[str], source: str, values: Sequence[Any], database: duckdb.DuckDBPyConnection
+        self,
+        columns: Sequence[str],
+        source: str,
+        values: Sequence[object],
+        database: duckdb.DuckDBPyConnection,
     ) -> Iterator[pa.RecordBatch]:
         """Yields the columns of a query; source: what follows FROM."""
         names = ", ".join(f'"{name}"' for name in columns)

@@ -167,7 +167,7 @@ def _key(request: Request, texts: list[Any], wanted: bool) -> None:
     _either(request, OneOf("key", pa.array(keys, pa.binary())), wanted)
 
 
-def _keys(text: Any) -> Iterator[bytes]:
+def _keys(text: object) -> Iterator[bytes]:
     if not isinstance(text, str) or not text.startswith("@"):
         yield _bytes(text, is_hex=True)
         return
@@ -183,7 +183,7 @@ def _keys(text: Any) -> Iterator[bytes]:
     yield from filter(None, lines)
 
 
-def _bytes(text: Any, is_hex: bool = False) -> bytes:
+def _bytes(text: object, is_hex: bool = False) -> bytes:
     """Returns the bytes of a text, for a command's argument as typed. is_hex: ``0x`` begins hexadecimal."""
     if isinstance(text, bytes):
         return text
@@ -219,7 +219,7 @@ def _regex(column: str, text: Any) -> Matches:
     return Matches(column, text)
 
 
-def _json_field(value: Any) -> JsonField:
+def _json_field(value: object) -> JsonField:
     """Parses PATH=VALUE: PATH ends at the first ``=`` before which it is valid; filters may hold ``=``."""
     text, why = str(value), "it has no ="
     for place in [at for at, character in enumerate(text) if character == "="]:
@@ -234,7 +234,7 @@ def _json_field(value: Any) -> JsonField:
     )
 
 
-def _header(text: Any) -> Header:
+def _header(text: object) -> Header:
     name, equals, value = str(text).partition("=")
     if not name:
         raise ValueError(f"must be NAME or NAME=VALUE, not {text!r}")

@@ -270,7 +270,7 @@ class LastOffsets:
         known = (None if control else self._one(key, offset) for key, offset, control in rows)
         return pa.array(known, pa.bool_())
 
-    def _one(self, key: Any, offset: int) -> bool | None:
+    def _one(self, key: object, offset: int) -> bool | None:
         if key not in self._last:
             return None
         if self._last[key] > offset:

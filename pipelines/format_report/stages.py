@@ -170,6 +170,6 @@ def _plain(row: dict[str, Any]) -> PlainRecord:
     return PlainRecord(row["offset"], row["timestamp_ms"], row["key"], row["value"], headers)
 
 
-def _record_batch(rows: Sequence[tuple[Any, ...]], ddl: str) -> pa.RecordBatch:
+def _record_batch(rows: Sequence[tuple[object, ...]], ddl: str) -> pa.RecordBatch:
     schema = schema_of(ddl)
     return pa.RecordBatch.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)

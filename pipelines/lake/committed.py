@@ -22,7 +22,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -205,7 +204,7 @@ class CommittedTables:
         assert self._lease is not None
         self._lease.check()  # or another job has made it, which found the intent
 
-    def properties(self, intent: Intent, **more: Any) -> CommitProperties:
+    def properties(self, intent: Intent, **more: object) -> CommitProperties:
         """Returns the properties of a run's commits. more: see ``run_metadata``."""
         return CommitProperties(
             custom_metadata=intent_metadata(intent, **more),
@@ -316,7 +315,7 @@ class CommittedTables:
         return files
 
 
-def intent_metadata(intent: Intent, **more: Any) -> dict[str, str]:
+def intent_metadata(intent: Intent, **more: object) -> dict[str, str]:
     """Returns the metadata of the commits of an intent's run. more: see ``run_metadata``."""
     return run_metadata(intent.run_id, intent.app_id, intent.version, source=intent.source, **more)
 

@@ -35,7 +35,7 @@ USER_METADATA = "userMetadata"
 _ALWAYS = float("inf")
 
 
-def run_metadata(run_id: str, app_id: str, number: int, **more: Any) -> dict[str, str]:
+def run_metadata(run_id: str, app_id: str, number: int, **more: object) -> dict[str, str]:
     """Returns the metadata by which a run's commit names it; number: of the run, they rise for each app.
 
     more: what is not empty of source (as the job names it), tables (of the ledger's commit, the versions of

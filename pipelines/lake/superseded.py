@@ -57,7 +57,7 @@ def files_with(delta: DeltaTable, table: Table, ranges: Iterable[RowRange]) -> I
             yield OldFile(file["path"], file["size_bytes"], values, starts, is_all)
 
 
-def _of_partitions(files: pa.Table, owners: Mapping[Partition, Any]) -> Iterator[dict[str, Any]]:
+def _of_partitions(files: pa.Table, owners: Mapping[Partition, object]) -> Iterator[dict[str, Any]]:
     """Yields the rows of ``data_files`` whose topic and partition number occur in ``owners``."""
     topics, numbers = ({partition[at] for partition in owners} for at in (0, 1))
     number = files.column("partition.partition")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -127,7 +127,7 @@ def to_arrow(ledger_rows: Iterable[LedgerRow]) -> pa.Table:
     return rows_to_arrow(SEGMENTS, map(vars, ledger_rows))
 
 
-def rows_to_arrow(table: Table, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+def rows_to_arrow(table: Table, rows: Iterable[Mapping[str, object]]) -> pa.Table:
     """Returns rows in the schema of a Delta table, by the names of its columns; timestamps come as int64."""
     listed, arrays = list(rows), []
     for column in table.columns:

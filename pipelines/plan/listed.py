@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import zip_longest
-from typing import Any
 
 from kafka_log_lake.pipelines.cli.settings import Reading
 from kafka_log_lake.pipelines.listing.list_segments import list_segments
@@ -13,7 +12,7 @@ from kafka_log_lake.pipelines.plan.headers import end_of_batches
 from kafka_log_lake.pipelines.plan.slices import Segment
 
 
-def list_sources(settings: Reading, **others: Any) -> Listing:
+def list_sources(settings: Reading, **others: object) -> Listing:
     """Lists the sources of ``settings`` by ``list_segments``.
 
     others: its other arguments; they win.

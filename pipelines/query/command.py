@@ -67,7 +67,7 @@ def run(
         give = partial(_write, output, check_output(output, lake))
     if choose_engine(engine, lake, writes, at) == "duckdb":
 
-        def in_duckdb(run_in: Callable[..., Any], **options: Any) -> Any:
+        def in_duckdb(run_in: Callable[..., Any], **options: object) -> Any:
             """Calls ``run_in`` with a database that has what the statement names.
 
             If a name is not there it is run again among all names, of which DuckDB gives the nearest.

@@ -63,7 +63,7 @@ class Number(str):
     """The text of a number, with the digits of the engine."""
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """Returns a value as the text of one cell; a nested value as JSON."""
     if value is None:
         return "NULL"
@@ -72,7 +72,7 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else to_json(value)
 
 
-def to_json(value: Any) -> str:
+def to_json(value: object) -> str:
     """Returns the JSON text of a value from ``parse``, where an object is a list of (name, value) pairs."""
     if isinstance(value, Number):
         return value

@@ -84,7 +84,7 @@ def _decimal(line: str) -> str:
     return to_json([(name, _python_s(value)) for name, value in parse(line)])
 
 
-def _python_s(value: Any) -> Any:
+def _python_s(value: object) -> Any:
     if isinstance(value, Number):
         return Number(repr(float(value))) if "E" in value else value
     if isinstance(value, list):

@@ -50,11 +50,11 @@ def write_report(done: Recovered, folder: str, lake: str | None) -> None:
         (place / "recovery.html").write_text(_page(done, database, lake), encoding="utf-8")
 
 
-def _csv_cell(value: Any) -> str:
+def _csv_cell(value: object) -> str:
     return csv_cell(value if value is None or isinstance(value, int | float) else _cell(value))
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     """Returns a value as text; bytes that are no UTF-8, or have control characters, as 0x and hex digits."""
     if isinstance(value, bytes):
         try:

@@ -51,7 +51,7 @@ def create_typed_functions(database: duckdb.DuckDBPyConnection, registry: Callab
     made: list[Any] = []
     one_thread = threading.Lock()
 
-    def call(name: str, *columns: Any) -> Any:
+    def call(name: str, *columns: object) -> Any:
         with one_thread:
             if not made:
                 from kafka_log_lake.udfs.values.typed.functions import TypedFunctions
@@ -101,7 +101,7 @@ def _create(
 def _code(function: Function) -> Callable[..., pa.Array]:
     """Returns a callable with the function's number of parameters, which loads its code when called."""
 
-    def call(*columns: Any) -> Any:
+    def call(*columns: object) -> Any:
         code = getattr(import_module(f"kafka_log_lake.udfs.{function.module}"), function.name)
         if not function.is_stream:
             return code(*columns)

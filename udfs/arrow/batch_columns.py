@@ -80,7 +80,7 @@ def batch_columns(batches: np.ndarray) -> dict[str, pa.Array]:
     return {name: _column(name, value) for name, value in columns.items()}
 
 
-def _column(name: str, value: Any) -> pa.Array:
+def _column(name: str, value: object) -> pa.Array:
     if isinstance(value, pa.Array):
         return value
     kind = _BATCH_TYPES[name]

@@ -383,7 +383,7 @@ def statistics(
     }
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Returns a value as Delta's log holds it: a timestamp as ISO 8601 with milliseconds, others as is."""
     if isinstance(value, datetime):
         milliseconds = (value - _EPOCH) // timedelta(milliseconds=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +54,6 @@ def binary_column(name: str, column: pa.Array | pa.ChunkedArray) -> BinaryColumn
     return BinaryColumn(column, data, offsets, valid)
 
 
-def numbers(values: np.ndarray, *valid: Any) -> pa.Array:
+def numbers(values: np.ndarray, *valid: object) -> pa.Array:
     """Returns values as an Arrow array, null where one of ``valid`` (bool[n]) is false."""
     return pa.array(values, mask=~np.logical_and.reduce(valid))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 
@@ -17,7 +16,7 @@ def row_schema(**columns: pa.DataType) -> pa.Schema:
 
 def rows_of(
     schema: pa.Schema,
-    columns: Mapping[str, Sequence[Any]],
+    columns: Mapping[str, Sequence[object]],
     problem: str | None = None,
     errors: Mapping[int, str] | None = None,
 ) -> pa.RecordBatch:

@@ -208,7 +208,7 @@ class _Task:
                     raise ReadFailed(f"the chunks of segments can't be kept: {error}") from None
         return nulls
 
-    def _segment(self, chunks: Chunks, place: tuple[Any, ...], nulls: list[int]) -> ArrowBatches:
+    def _segment(self, chunks: Chunks, place: tuple[object, ...], nulls: list[int]) -> ArrowBatches:
         """Yields rows of one segment: of each range without a gap, and of the gaps."""
         row = {name: [value] for name, value in zip(_PLACE, place, strict=True)}
         places = pa.RecordBatch.from_pydict(row, self.read.places)

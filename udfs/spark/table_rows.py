@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
 
 import pyarrow as pa
 
@@ -31,14 +30,14 @@ class ReadFailed(Exception):
     """The error for a slice that can't be read as it was planned, or is damaged under failfast."""
 
 
-def table_batch(table: Table, row: Mapping[str, Any], columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+def table_batch(table: Table, row: Mapping[str, object], columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
     """Returns all columns of a table: what is the same in every row of a slice is repeated."""
     schema = table.arrow_schema()
     return _rows(schema, schema.names, row, columns)
 
 
 def _rows(
-    schema: pa.Schema, names: Collection[str], row: Mapping[str, Any], columns: Mapping[str, pa.Array]
+    schema: pa.Schema, names: Collection[str], row: Mapping[str, object], columns: Mapping[str, pa.Array]
 ) -> pa.RecordBatch:
     """Returns columns of a table by name, in the order of a schema. row: of SLICE_SCHEMA."""
     n = len(next(iter(columns.values())))
@@ -103,7 +102,7 @@ def _groups(read: TableRead, slice_: TaskSlice) -> Iterator[Group]:
         )
 
 
-def _table_rows(read: TableRead, row: Mapping[str, Any], group: Group) -> ArrowBatches:
+def _table_rows(read: TableRead, row: Mapping[str, object], group: Group) -> ArrowBatches:
     """Yields a group's rows of the table, nothing where it has none."""
     columns: Mapping[str, pa.Array] = {}
     if read.table == RECORDS.name and group.records is not None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from kafka_log_lake.udfs.decoder.decoded import Group, Range, Scope
@@ -96,7 +97,7 @@ def _rows(batches: ArrowBatches) -> Iterator[tuple[dict[str, Any], pa.Buffer | N
 def slices_of(batches: ArrowBatches) -> Iterator[TaskSlice]:
     """Yields slices in their order; a slice's chunks are taken as its source needs them."""
 
-    def key(item: tuple[dict[str, Any], Any]) -> tuple[int, str, int]:
+    def key(item: tuple[dict[str, Any], object]) -> tuple[int, str, int]:
         return item[0]["group_id"], item[0]["segment"], item[0]["start"]
 
     opened = LandedFiles()
@@ -169,7 +170,7 @@ class FailedSource:
     def __init__(self, why: SourceError) -> None:
         self.why = why
 
-    def read_into(self, position: int, view: Any) -> int:
+    def read_into(self, position: int, view: np.ndarray) -> int:
         raise self.why
 
     def unreadable(self, position: int, end: int) -> list[UnreadableRange]:

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -185,7 +185,7 @@ class ChunkSource:
     Chunks that end before the position that ``keep_from`` names are dropped.
     """
 
-    def __init__(self, chunks: Iterator[tuple[int, Any]]) -> None:
+    def __init__(self, chunks: Iterator[tuple[int, object]]) -> None:
         self._more = chunks
         self._held: list[tuple[int, np.ndarray]] = []
         self._end = -1

@@ -28,7 +28,7 @@ class RenamedColumns:
         values, failed = self._columns.decode(payloads, starts)
         return _with_names(values, self.arrow_type), failed
 
-    def plain(self, value: Any) -> Any:
+    def plain(self, value: object) -> Any:
         """Converts canonical JSON to the Python value that ``pa.array`` takes for ``arrow_type``."""
         return _relabelled(self._columns.plain(value), self._columns.arrow_type, self.arrow_type)
 

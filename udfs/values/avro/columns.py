@@ -167,7 +167,7 @@ class AvroColumns:
             found.append(value)
         return pa.array(found, self.arrow_type), failed
 
-    def plain(self, value: Any) -> Any:
+    def plain(self, value: object) -> Any:
         """Converts canonical JSON to the Python value that ``pa.array`` takes for ``arrow_type``."""
         return plain_value(self._type, value)
 

@@ -116,11 +116,11 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
     return size, begin
 
 
-def _null(_: AvroType, __: Any) -> Reader:
+def _null(_: AvroType, __: object) -> Reader:
     return lambda data, at, depth: (None, at)
 
 
-def _boolean(_: AvroType, __: Any) -> Reader:
+def _boolean(_: AvroType, __: object) -> Reader:
     def of(data: bytes, at: int, depth: int) -> tuple[bool, int]:
         if at >= len(data):
             raise PayloadError("truncated", "a boolean wanted, no byte left", at)
@@ -132,7 +132,7 @@ def _boolean(_: AvroType, __: Any) -> Reader:
 
 
 def _whole(bits: int) -> Callable[[AvroType, Any], Reader]:
-    def make(type_: AvroType, _: Any) -> Reader:
+    def make(type_: AvroType, _: object) -> Reader:
         unit = type_.logical
 
         def of(data: bytes, at: int, depth: int) -> tuple[Any, int]:
@@ -145,7 +145,7 @@ def _whole(bits: int) -> Callable[[AvroType, Any], Reader]:
 
 
 def _real(layout: struct.Struct) -> Callable[[AvroType, Any], Reader]:
-    def make(_: AvroType, __: Any) -> Reader:
+    def make(_: AvroType, __: object) -> Reader:
         def of(data: bytes, at: int, depth: int) -> tuple[float | str, int]:
             return canonical_float(unpack(layout, data, at)[0]), at + layout.size
 
@@ -154,7 +154,7 @@ def _real(layout: struct.Struct) -> Callable[[AvroType, Any], Reader]:
     return make
 
 
-def _string(_: AvroType, __: Any) -> Reader:
+def _string(_: AvroType, __: object) -> Reader:
     def of(data: bytes, at: int, depth: int) -> tuple[str, int]:
         size, at = _length(data, at)
         return text_of(data, at, at + size), at + size
@@ -175,7 +175,7 @@ def decimal_text(unscaled: int, scale: int) -> str:
     return format(Decimal((unscaled < 0, tuple(map(int, str(abs(unscaled)))), -scale)), "f")
 
 
-def _bytes(type_: AvroType, _: Any) -> Reader:
+def _bytes(type_: AvroType, _: object) -> Reader:
     def of(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         size, at = _length(data, at)
         return _bytes_value(type_, data[at : at + size]), at + size
@@ -183,7 +183,7 @@ def _bytes(type_: AvroType, _: Any) -> Reader:
     return of
 
 
-def _fixed(type_: AvroType, _: Any) -> Reader:
+def _fixed(type_: AvroType, _: object) -> Reader:
     size, logical = type_.size, type_.logical
 
     def of(data: bytes, at: int, depth: int) -> tuple[Any, int]:
@@ -199,7 +199,7 @@ def _fixed(type_: AvroType, _: Any) -> Reader:
     return of
 
 
-def _enum(type_: AvroType, _: Any) -> Reader:
+def _enum(type_: AvroType, _: object) -> Reader:
     symbols = type_.symbols
 
     def of(data: bytes, at: int, depth: int) -> tuple[str, int]:

@@ -31,7 +31,7 @@ def _message(file: str, name: str) -> MessageDefinition:
 
 
 def metadata_record(
-    name: str, version: int, fields: Mapping[str, Any], definitions: str = "cluster_metadata"
+    name: str, version: int, fields: Mapping[str, object], definitions: str = "cluster_metadata"
 ) -> bytes:
     """Encodes the value of a record of ``__cluster_metadata``; fields that are left out get their defaults.
 
@@ -50,7 +50,7 @@ def _unsigned(value: int) -> bytes:
     return bytes([*out, value])
 
 
-def _struct(declared: Iterable[MessageField], version: int, fields: Mapping[str, Any]) -> bytes:
+def _struct(declared: Iterable[MessageField], version: int, fields: Mapping[str, object]) -> bytes:
     out, tagged = bytearray(), {}
     for field in declared:
         if version not in field.versions:

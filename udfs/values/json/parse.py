@@ -32,7 +32,7 @@ def parse_json(payload: bytes) -> Any:
         raise PayloadError("invalid_json", str(error)) from None
 
 
-def _depth(value: Any) -> int:
+def _depth(value: object) -> int:
     """Returns how many levels of arrays and objects a value has; 0 for a scalar."""
     depth, inside = 0, [value]
     while inside := [one for one in inside if isinstance(one, list | dict)]:
@@ -53,7 +53,7 @@ def _float(digits: str) -> float | str:
 _DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_float)
 
 
-def _check_surrogates(value: Any) -> None:
+def _check_surrogates(value: object) -> None:
     """Raises a ValueError for a surrogate without its other half, in a text or in a name."""
     try:
         json.dumps(value, ensure_ascii=False).encode()

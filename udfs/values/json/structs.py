@@ -21,7 +21,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 EXACT = 1 << 53  # a double holds every integer up to it
 
 
-def inferred(values: Sequence[Any]) -> pa.DataType | None:
+def inferred(values: Sequence[object]) -> pa.DataType | None:
     """Returns the struct type for JSON values; None where they are not all objects, or have too many members.
 
     Its last field, ``REST`` or that with "_" appended, is the JSON text of what does not fit the others.
@@ -69,7 +69,7 @@ def _struct(held: Sequence[dict[str, Any]], level: int, count: list[int]) -> pa.
     return pa.struct([pa.field(name, _type(some, level + 1, count)) for name, some in members.items()])
 
 
-def column(values: Sequence[Any], type_: pa.StructType) -> pa.Array:
+def column(values: Sequence[object], type_: pa.StructType) -> pa.Array:
     """Converts values to a struct array of a type that ``inferred`` returned.
 
     What does not fit goes to the rest.
@@ -84,7 +84,7 @@ def column(values: Sequence[Any], type_: pa.StructType) -> pa.Array:
     return pa.array(rows, type_)
 
 
-def _fitted(value: Any, type_: pa.DataType) -> tuple[Any, Any]:
+def _fitted(value: object, type_: pa.DataType) -> tuple[Any, Any]:
     """Splits a value, not null, into what a type can hold and what is left; None for nothing."""
     if pa.types.is_struct(type_):
         if not isinstance(value, dict):
@@ -110,7 +110,7 @@ def _fitted(value: Any, type_: pa.DataType) -> tuple[Any, Any]:
     return _fitted_leaf(value, type_)
 
 
-def _fitted_leaf(value: Any, type_: pa.DataType) -> tuple[Any, Any]:
+def _fitted_leaf(value: object, type_: pa.DataType) -> tuple[Any, Any]:
     if pa.types.is_string(type_):
         return (value, None) if isinstance(value, str) else (None, value)
     if isinstance(value, bool) != pa.types.is_boolean(type_) or not isinstance(value, int | float):
@@ -121,6 +121,6 @@ def _fitted_leaf(value: Any, type_: pa.DataType) -> tuple[Any, Any]:
     return (float(value) if pa.types.is_float64(type_) else value, None) if is_held else (None, value)
 
 
-def text(value: Any) -> str:
+def text(value: object) -> str:
     """Returns a value of canonical JSON as compact JSON text."""
     return _ENCODER.encode(value)

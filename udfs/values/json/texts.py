@@ -61,7 +61,7 @@ class TextColumns:
         places = np.cumsum(is_held.to_numpy(zero_copy_only=False)) - 1
         return texts.take(pa.array(places, mask=pc.invert(is_held).to_numpy(zero_copy_only=False))), failed
 
-    def plain(self, value: Any) -> str:
+    def plain(self, value: object) -> str:
         """Returns the text of a value of canonical JSON."""
         return text(value)
 

@@ -32,7 +32,7 @@ class ColumnReader(Protocol):
 
     def decode(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]: ...
 
-    def plain(self, value: Any) -> Any:
+    def plain(self, value: object) -> Any:
         """Returns a canonical value as ``pa.array`` takes it for ``arrow_type``."""
 
 
@@ -104,7 +104,7 @@ class FilledColumns:
         values, failed = self._columns.decode(payloads, starts)
         return self._filling.array(values), failed
 
-    def plain(self, value: Any) -> Any:
+    def plain(self, value: object) -> Any:
         """Returns a canonical value as ``pa.array`` takes it for ``arrow_type``."""
         return self._filling.plain(self._columns.plain(value))
 
@@ -139,7 +139,7 @@ def _later(avro_field: AvroField, latest: AvroType) -> AvroField | None:
     return named or next((later for later in latest.fields if avro_field.name in later.aliases), None)
 
 
-def _add(filling: Filling, new: Iterator[tuple[str, pa.DataType, Any]]) -> None:
+def _add(filling: Filling, new: Iterator[tuple[str, pa.DataType, object]]) -> None:
     listed = [one for one in new if one[2] is not None]
     own = list(filling.source)
     names = [*(one.name for one in own), *(name for name, *_ in listed)]
@@ -158,7 +158,7 @@ def _default(avro_field: AvroField) -> tuple[pa.DataType, Any]:
     return target, value
 
 
-def _canonical(type_: AvroType, value: Any) -> Any:
+def _canonical(type_: AvroType, value: object) -> Any:
     """Returns a default's JSON as canonical JSON.
 
     Raises a ValueError for a value that the type can't have.
@@ -176,7 +176,7 @@ def _canonical(type_: AvroType, value: Any) -> Any:
     return _LEAVES.get(type_.kind, _text)(type_, value)
 
 
-def _of_branch(type_: AvroType, value: Any) -> Any:
+def _of_branch(type_: AvroType, value: object) -> Any:
     held = [branch for branch in type_.branches if branch.kind != "null"]
     if value is None and len(held) < len(type_.branches):
         return None
@@ -189,22 +189,22 @@ def _of_branch(type_: AvroType, value: Any) -> Any:
     raise ValueError("no branch has the default")
 
 
-def _of(kinds: type[Any] | tuple[type[Any], ...], value: Any) -> Any:
+def _of(kinds: type[Any] | tuple[type[Any], ...], value: object) -> Any:
     if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
         raise ValueError(f"{value!r} is of another type")
     return value
 
 
-def _whole(type_: AvroType, value: Any) -> Any:
+def _whole(type_: AvroType, value: object) -> Any:
     number = _of(int, value)
     return {type_.logical: number} if type_.logical else number
 
 
-def _real(_: AvroType, value: Any) -> Any:
+def _real(_: AvroType, value: object) -> Any:
     return value if value in ("NaN", "Infinity", "-Infinity") else _of((int, float), value)
 
 
-def _bytes(type_: AvroType, value: Any) -> Any:
+def _bytes(type_: AvroType, value: object) -> Any:
     """Returns a default of bytes, written as a text of code points 0 to 255, in canonical JSON."""
     held = _of(str, value).encode("iso-8859-1")
     if type_.kind == "fixed":
@@ -214,7 +214,7 @@ def _bytes(type_: AvroType, value: Any) -> Any:
     return canonical_bytes(held)
 
 
-def _text(type_: AvroType, value: Any) -> Any:
+def _text(type_: AvroType, value: object) -> Any:
     if type_.kind == "null":
         return None
     if type_.kind == "enum" and value not in type_.symbols:

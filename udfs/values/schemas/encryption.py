@@ -44,14 +44,14 @@ def described(
     }
 
 
-def key_of(rule: Mapping[str, Any], payload: bytes) -> str:
+def key_of(rule: Mapping[str, object], payload: bytes) -> str:
     """Returns in words the KEK and DEK version that bytes are encrypted with; "" where neither is known."""
     kek = _params(rule).get(_KEK)
     version = dek_version(rule, payload)
     return "".join((f" with KEK {kek}" if kek else "", f", DEK version {version}" if version else ""))
 
 
-def dek_version(rule: Mapping[str, Any], encrypted: bytes) -> int | None:
+def dek_version(rule: Mapping[str, object], encrypted: bytes) -> int | None:
     """Returns the version of the DEK that bytes are encrypted with; None where they do not say it."""
     if not _expires(rule):
         return 1
@@ -60,12 +60,12 @@ def dek_version(rule: Mapping[str, Any], encrypted: bytes) -> int | None:
     return int.from_bytes(encrypted[1:_PREFIX], "big", signed=True)
 
 
-def _params(rule: Mapping[str, Any]) -> Mapping[str, Any]:
+def _params(rule: Mapping[str, object]) -> Mapping[str, Any]:
     params = rule.get("params")
     return params if isinstance(params, Mapping) else {}
 
 
-def _expires(rule: Mapping[str, Any]) -> bool:
+def _expires(rule: Mapping[str, object]) -> bool:
     return str(_params(rule).get(_EXPIRY, "0")).strip() not in ("", "0")
 
 
@@ -104,7 +104,7 @@ class _Walk:
     A type is met where it is declared and where it is named. others: the schemas that it refers to, by name.
     """
 
-    def __init__(self, root: Any, others: Mapping[str, Any]) -> None:
+    def __init__(self, root: object, others: Mapping[str, object]) -> None:
         self._root, self._others, self._left = root, others, _MOST_PARTS
         self._records: dict[str, tuple[Any, str]] = {}  # of Avro by full name, and the record around each
         for one in (*others.values(), root):
@@ -113,7 +113,7 @@ class _Walk:
     def fields(self) -> Iterator[tuple[str, str, set[str]]]:
         return self._of(self._root, (), "", self._root, ())
 
-    def _declare(self, node: Any, name: str) -> None:
+    def _declare(self, node: object, name: str) -> None:
         if isinstance(node, Mapping) and isinstance(node.get("fields"), list):
             full = _full_name(node, name)
             self._records[full] = node, name
@@ -123,7 +123,7 @@ class _Walk:
             self._declare(one, name)
 
     def _of(
-        self, node: Any, path: tuple[str, ...], name: str, root: Any, above: tuple[int, ...]
+        self, node: object, path: tuple[str, ...], name: str, root: object, above: tuple[int, ...]
     ) -> Iterator[tuple[str, str, set[str]]]:
         """Yields what is encrypted at a node of a schema and below it.
 
@@ -159,13 +159,13 @@ class _Walk:
             yield from self._of(part, path, name, root, inside)
 
 
-def _full_name(record: Mapping[str, Any], around: str) -> str:
+def _full_name(record: Mapping[str, object], around: str) -> str:
     """Returns the full name of an Avro record. around: the full name of the record that declares it."""
     space, name = record.get("namespace", around.rpartition(".")[0]), str(record.get("name"))
     return f"{space}.{name}" if space and "." not in name else name
 
 
-def _parts(node: Any) -> list[Any]:
+def _parts(node: object) -> list[Any]:
     """Returns the inner types of a type without fields: of a union, list or map, or JSON Schema's oneOf."""
     if isinstance(node, list):
         return node
@@ -174,7 +174,7 @@ def _parts(node: Any) -> list[Any]:
     return [node[one] for one in _INNER if one in node]
 
 
-def _at(root: Any, pointer: str) -> Any:
+def _at(root: object, pointer: str) -> Any:
     """Returns the node that a JSON pointer names; None where there is none."""
     for part in pointer.split("/")[1:]:
         root = root.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(root, Mapping) else None

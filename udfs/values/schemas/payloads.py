@@ -325,7 +325,7 @@ def _raising(error: PayloadError) -> Callable[[bytes, Framing], Any]:
     return read
 
 
-def _refuse_encrypted(schema: Schema, rule: Mapping[str, Any], encrypted: bytes) -> None:
+def _refuse_encrypted(schema: Schema, rule: Mapping[str, object], encrypted: bytes) -> None:
     place = f"{schema.subject} version {schema.version}"
     key = encryption.key_of(rule, encrypted)
     raise PayloadError("encrypted", f"a rule of {place} encrypts payloads{key}")

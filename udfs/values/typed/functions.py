@@ -205,14 +205,14 @@ class _Names:
     def __init__(self, n: int) -> None:
         self.codes, self.names = np.full(n, -1, np.int32), dict[str, int]()
 
-    def put(self, rows: Any, name: str) -> None:
+    def put(self, rows: object, name: str) -> None:
         self.codes[rows] = self.names.setdefault(name, len(self.names))
 
     def array(self) -> pa.Array:
         return pa.array([*self.names], pa.string()).take(pa.array(self.codes, mask=self.codes < 0))
 
 
-def _whole(column: Any) -> pa.Array:
+def _whole(column: object) -> pa.Array:
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # one is copied, too

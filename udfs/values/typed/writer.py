@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,7 +26,7 @@ class TypedWriter:
     up where it has many of them; they have no statistics, as few readers skip by those and all wait for them.
     """
 
-    def __init__(self, out: Any, schema: pa.Schema) -> None:
+    def __init__(self, out: object, schema: pa.Schema) -> None:
         """Opens the Parquet file.
 
         schema: ``typed_schema``.
