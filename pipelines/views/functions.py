@@ -10,8 +10,7 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -26,9 +25,6 @@ from kafka_log_lake.pipelines.typed.tables import typed_tables
 from kafka_log_lake.udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS, Function, TableFunction
 from kafka_log_lake.udfs.functions.typed import FUNCTIONS as TYPED_FUNCTIONS
 from kafka_log_lake.udfs.values.internal import columns as internal_topics
-
-if TYPE_CHECKING:
-    from kafka_log_lake.udfs.values.typed.functions import TypedFunctions
 
 
 def _code_of(function: Function) -> Callable[..., Any]:
@@ -125,18 +121,15 @@ def register_typed(spark: SparkSession, address: str, text: str = "") -> None:
 
 
 def _typed_code(name: str, registry: bytes) -> Callable[..., pa.Array]:
-    """Returns a callable of Arrow arrays, as Spark reads from its annotations."""
+    """Returns a callable of Arrow arrays, as Spark reads from its annotations.
+
+    It names nothing of this module, which executors can't import: they have no deltalake.
+    """
 
     def of_arrays(*columns: pa.Array) -> pa.Array:
-        found: pa.Array = getattr(_functions(registry), name)(*columns)
+        from kafka_log_lake.udfs.values.typed.functions import typed_functions
+
+        found: pa.Array = getattr(typed_functions(registry), name)(*columns)
         return found
 
     return _named(name, of_arrays)
-
-
-@cache
-def _functions(registry: bytes) -> TypedFunctions:
-    from kafka_log_lake.udfs.values.typed.functions import TypedFunctions
-
-    known: Any = pickle.loads(registry)
-    return TypedFunctions(known)

@@ -5,7 +5,9 @@ They decode by the schemas of one registry, which the engine gives. Nothing here
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -154,6 +156,13 @@ class TypedFunctions:
             except PayloadError:
                 exact.append(None)
         return pc.replace_with_mask(texts, pa.array(failed), pa.array(exact, pa.string()))
+
+
+@cache
+def typed_functions(registry: bytes) -> TypedFunctions:
+    """Returns the functions by the schemas of a pickled ``Registry``; a worker keeps them."""
+    known: Registry = pickle.loads(registry)
+    return TypedFunctions(known)
 
 
 class _Looks:
