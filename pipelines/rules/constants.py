@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterable
 
 from kafka_log_lake.udfs.batches.clocks import (
+    CERTAINTIES,
     FIRST_KAFKA_MS,
     LONGEST_LIKELY_MS,
     MAX_AHEAD_MS,
     TRANSACTION_TIMEOUT_MS,
+    WITNESSES,
     WRONG_UNITS,
 )
 from kafka_log_lake.udfs.batches.decisions import as_sql, text
@@ -36,6 +38,8 @@ CONSTANTS = {
     "INTERNAL_TOPICS": _texts((*COMPACTED_TOPICS, *KEEPING_TOPICS)),
     "PREPARE": _texts(PREPARE),
     "IS_OF_FLINK": " OR ".join(f"regexp_replace(transactional_id, '^{one}$', '') = ''" for one in FLINK_IDS),
+    "WITNESS": as_sql(WITNESSES),
+    "CLOCK_CERTAINTY": as_sql(CERTAINTIES),
     "STATE": as_sql(STATES),
     "CERTAINTY": as_sql(REASONS, 0),
     "WHY": as_sql(REASONS, 1),

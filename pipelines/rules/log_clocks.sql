@@ -14,13 +14,11 @@ WITH files AS (
     max(CASE WHEN is_by_broker THEN credible_newest_ms END) AS broker_ms
   FROM batch_times GROUP BY topic, partition, partition_dir
 ), witnessed AS (
-  SELECT f.topic, f.partition, f.partition_dir, coalesce(n.newest_ms, f.modified_ms) AS now_ms,
-    CASE WHEN n.newest_ms = n.broker_ms THEN 'broker' WHEN n.newest_ms IS NOT NULL THEN 'producer'
-      WHEN f.modified_ms IS NOT NULL THEN 'file' END AS witness, n.broker_ms, f.modified_ms
+  SELECT f.topic, f.partition, f.partition_dir, n.newest_ms, n.broker_ms, f.modified_ms, n.newest_ms = n.broker_ms AS is_of_broker,
+    n.newest_ms IS NOT NULL AS has_newest, f.modified_ms IS NOT NULL AS has_file,
+    abs(f.modified_ms - n.newest_ms) <= $MAX_AHEAD_MS AS is_confirmed_by_file
   FROM files f LEFT JOIN newest n ON n.topic = f.topic AND n.partition = f.partition AND n.partition_dir = f.partition_dir
 )
-SELECT topic, partition, partition_dir, now_ms, witness,
-  CASE WHEN witness = 'broker' THEN 'certain'
-    WHEN witness = 'producer' AND abs(modified_ms - now_ms) <= $MAX_AHEAD_MS THEN 'likely' ELSE 'unknown' END AS certainty,
-  broker_ms, modified_ms
+SELECT topic, partition, partition_dir, coalesce(newest_ms, modified_ms) AS now_ms, nullif($WITNESS, '') AS witness,
+  $CLOCK_CERTAINTY AS certainty, broker_ms, modified_ms
 FROM witnessed

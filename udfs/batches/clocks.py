@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kafka_log_lake.udfs.batches.decisions import Case, decide
 from kafka_log_lake.udfs.format import layout as f
 
 # Ranges of int64 by their size alone; all other non-negative numbers are milliseconds
@@ -28,6 +29,19 @@ TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 LONGEST_LIKELY_MS = 7 * 24 * 3_600_000  # transactional.id.expiration.ms of Kafka
 
 CERTAIN, LIKELY, UNKNOWN = "certain", "likely", "unknown"
+# Which clock tells the time of a log; "" none. A file's: no timestamp is credible
+WITNESSES: tuple[Case, ...] = (
+    ("is_of_broker", "broker"),
+    ("has_newest", "producer"),
+    ("has_file", "file"),
+    ("", ""),
+)
+# How certain that time is
+CERTAINTIES: tuple[Case, ...] = (
+    ("is_of_broker", CERTAIN),
+    ("is_confirmed_by_file", LIKELY),
+    ("", UNKNOWN),
+)
 
 
 def witness_ms(modified_ms: int) -> int | None:
@@ -90,18 +104,26 @@ class Clock:
     @property
     def witness(self) -> str | None:
         """Returns what tells ``now_ms``: broker, producer, file (no timestamp is credible), or None."""
-        if self.newest_ms is None:
-            return None if self.modified_ms is None else "file"
-        return "broker" if self.newest_ms == self.broker_ms else "producer"
+        (found,) = decide(WITNESSES, self._conditions())
+        return found or None
 
     @property
     def certainty(self) -> str:
         """Returns how certain ``now_ms`` is: certain, likely or unknown."""
-        if self.witness == "broker":
-            return CERTAIN
-        if self.witness != "producer" or self.modified_ms is None or self.now_ms is None:
-            return UNKNOWN
-        return LIKELY if abs(self.modified_ms - self.now_ms) <= MAX_AHEAD_MS else UNKNOWN
+        (found,) = decide(CERTAINTIES, self._conditions())
+        return found
+
+    def _conditions(self) -> set[str]:
+        """Returns the names of the conditions that hold."""
+        newest, modified = self.newest_ms, self.modified_ms
+        has_both = newest is not None and modified is not None
+        holding = {
+            "has_newest": newest is not None,
+            "is_of_broker": newest is not None and newest == self.broker_ms,
+            "has_file": modified is not None,
+            "is_confirmed_by_file": has_both and abs((modified or 0) - (newest or 0)) <= MAX_AHEAD_MS,
+        }
+        return {name for name, holds in holding.items() if holds}
 
 
 class Age(NamedTuple):
