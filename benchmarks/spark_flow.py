@@ -44,7 +44,10 @@ with pq.ParquetWriter(target, schema, **options) as writer:
 COPY = """
 import sys
 from pyspark.sql import SparkSession
-spark = SparkSession.builder.config("spark.sql.parquet.compression.codec", "zstd").getOrCreate()
+builder = SparkSession.builder.config("spark.sql.parquet.compression.codec", "zstd")
+builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+catalog = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+spark = builder.config("spark.sql.catalog.spark_catalog", catalog).getOrCreate()
 rows = spark.read.format("delta").load(sys.argv[1])
 rows.write.format("delta").partitionBy("topic", "partition", "magic").save(sys.argv[2])
 """
@@ -115,7 +118,7 @@ def _cold(source: Path) -> list[Row]:
     say("  by spark-submit")
     landed = run(_SUBMIT, *landing)
     decoded = run(_SUBMIT, "pipelines/decode_batches.py", "--from-raw", "--lake", lakes[0])
-    copied = run(_SUBMIT, _script("copy.py", COPY), f"{lakes[0]}/records", str(LAKES / "copied"))
+    copied = run(_SUBMIT, _script("copy_records.py", COPY), f"{lakes[0]}/records", str(LAKES / "copied"))
     start = run(_SUBMIT, _script("session.py", EMPTY_SESSION))
     say("  without Spark")
     files = [str(path) for path in sorted(source.rglob("*.log"))]
