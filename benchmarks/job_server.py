@@ -79,6 +79,14 @@ class JobServer:
         """Seconds of a run over what was landed in a lake, which goes into the same."""
         return float(self._ask({"lake": str(lake), "from_raw": True})["seconds"])
 
+    def read_landed(self, lake: Path) -> float:
+        """Seconds that ``decode_frame`` takes to decode what was landed in a lake; nothing is written."""
+        return float(self._ask({"frame": str(lake)})["seconds"])
+
+    def read_segments(self, source: Path) -> float:
+        """Seconds that ``decode_segments`` takes to decode the files of a source; nothing is written."""
+        return float(self._ask({"segments": str(source)})["seconds"])
+
     def decode_into(self, source: Path, lake: Path, **settings: Any) -> float:
         return float(self._ask({"source": str(source), "lake": str(lake), **settings})["seconds"])
 
@@ -123,6 +131,7 @@ def parquet_bytes(lake: str) -> int:
 
 
 def _serve() -> None:
+    from kafka_log_lake import decode_frame
     from kafka_log_lake.pipelines.cli.settings import Settings, make_settings
     from kafka_log_lake.pipelines.decode_batches import decode_into, decode_segments, run
     from kafka_log_lake.pipelines.engine.on_demand import spark_on_demand
@@ -141,7 +150,16 @@ def _serve() -> None:
         for line in sys.stdin:
             requested = json.loads(line)
             answer = {}
-            if requested:
+            if "frame" in requested or "segments" in requested:
+                began = time.perf_counter()
+                if "frame" in requested:
+                    chunks = on_demand.spark.read.format("delta").load(f"{requested['frame']}/raw_segments")
+                    rows = decode_frame(chunks)
+                else:
+                    rows = decode_segments(on_demand.spark, requested["segments"])
+                rows.write.format("noop").mode("overwrite").save()
+                answer = {"seconds": time.perf_counter() - began}
+            elif requested:
                 settings = make_settings(requested)
                 began = time.perf_counter()
                 if by_spark:

@@ -49,6 +49,11 @@ GOALS = (
     ),
     ("landing by spark-submit: at most 1.3x Spark's start and pyarrow's writing", "spark_flow", "landing"),
     ("decoding landed bytes, a warm session: at most 1.5x `--source`", "spark_flow", "from raw, warm"),
+    (
+        "`decode_frame` over landed chunks: at most 1.3x `decode_segments`",
+        "spark_flow",
+        "decode_frame over chunks",
+    ),
     ("the flow in Spark, cold: at most 3x the wall of worker processes", "spark_flow", "the flow, cold"),
     ("the flow: a Python worker at most 600 MiB", "spark_flow", "Python worker of the flow"),
     ("20,000 landed segments: at most 1.5x their files", "spark_flow", "many landed segments"),

@@ -25,7 +25,7 @@ from benchmarks.startup import EMPTY_SESSION
 _SUBMIT = str(Path(sys.executable).with_name("spark-submit"))
 _HZ = os.sysconf("SC_CLK_TCK")
 _POLL_SECONDS = 0.05
-_LANDING, _WARM, _FLOW, _WORKER_MIB, _MANY = 1.3, 1.5, 3.0, 600.0, 1.5
+_LANDING, _WARM, _FLOW, _WORKER_MIB, _MANY, _FRAME = 1.3, 1.5, 3.0, 600.0, 1.5, 1.3
 _SEGMENTS_A_PARTITION = 10
 
 WRITE_BYTES = """
@@ -172,9 +172,29 @@ def _both(session: JobServer, source: Path, landed: Path, rounds: int) -> tuple[
 
 def _warm(scale: Scale, source: Path) -> list[Row]:
     say("  in a warm session")
+    landed = _landed(source, "landed")
     with JobServer(machine()["cores"], driver_memory="1g") as session:
-        ours, theirs, ratio = _both(session, source, _landed(source, "landed"), scale.job_rounds)
-    return [Row("from raw, warm", "s", ours, "decode --source", theirs, ratio, _WARM, at_least=False)]
+        ours, theirs, ratio = _both(session, source, landed, scale.job_rounds)
+        reads = {
+            "frame": lambda: session.read_landed(landed),
+            "segments": lambda: session.read_segments(source),
+        }
+        for read in reads.values():
+            read()
+        frames = paired(scale.job_rounds, reads)
+    return [
+        Row("from raw, warm", "s", ours, "decode --source", theirs, ratio, _WARM, at_least=False),
+        Row(
+            "decode_frame over chunks",
+            "s",
+            frames.spread("frame"),
+            "decode_segments",
+            frames.spread("segments"),
+            frames.ratio("frame", "segments"),
+            _FRAME,
+            at_least=False,
+        ),
+    ]
 
 
 def _many(scale: Scale) -> Row:
