@@ -46,6 +46,7 @@ from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.listing.uris import is_named
 from kafka_log_lake.pipelines.plan.landed import Landed
 from kafka_log_lake.pipelines.plan.runs import Plan
+from kafka_log_lake.pipelines.sql.types import table_name
 from kafka_log_lake.pipelines.tasks.pool import task_map
 from kafka_log_lake.pipelines.tasks.slice_rows import DIRECT, Reader, choose_mode, stage_options
 from kafka_log_lake.udfs.format import schema
@@ -73,18 +74,37 @@ def run(spark: SparkSession, settings: Settings) -> Summary:
     """
     with spark_on_demand(settings, given=spark) as on_demand:
         summary = decode_into(on_demand, settings)
-        if settings.typed:
-            _decode_values(on_demand, settings, summary)
+        _decode_values(on_demand, settings, summary)
         return summary
 
 
 def _decode_values(on_demand: SparkOnDemand, settings: Settings, summary: Summary) -> None:
+    """Updates the typed tables, if an option asks for them, or by itself where the sources have ``_schemas``.
+
+    By itself it never fails: what went wrong is a warning, as the records are decoded.
+    """
+    is_asked_for = settings.typed or (settings.typed is None and bool(_given_typing(settings)))
+    if not is_asked_for and (settings.typed is False or not summary.has_schemas):
+        return
+    try:
+        _update_typed(on_demand, settings, summary)
+    except (UserError, ModuleNotFoundError) as error:
+        if is_asked_for:
+            raise
+        summary.warnings.append(f"no typed tables were made: {error}; --no-typed leaves them out")
+
+
+def _update_typed(on_demand: SparkOnDemand, settings: Settings, summary: Summary) -> None:
     # They bring decoders, which other jobs need not wait for
     from kafka_log_lake.pipelines.decode_values.command import as_json, kept_lines, update
+    from kafka_log_lake.pipelines.typed.tables import count_value_errors, names_in_sql
 
     done, kept = update(on_demand, settings, summary.lake)
-    summary.typed = [as_json(one) for one in done]
+    names = names_in_sql(summary.lake)
+    summary.typed = [as_json(one) | {"table": table_name("typed", names[one.topic])} for one in done]
     summary.kept = kept_lines(summary.lake, kept, settings.mode)
+    is_meant = TopicFilter(settings.topics, settings.exclude_topics)
+    summary.value_errors = count_value_errors(summary.lake, is_meant)
 
 
 def decode_into(
@@ -212,8 +232,7 @@ def _healed(on_demand: SparkOnDemand, settings: Settings) -> None:
         decode = partial(decode_into, on_demand, drops_missing=True)
         done = recover(settings, decode, task_map(on_demand))
         summary = done.summary
-        if settings.typed:
-            _decode_values(on_demand, settings, summary)
+        _decode_values(on_demand, settings, summary)
     metrics.done(summary)
     summary.warnings += done.warnings()
     print_summary(summary, settings.json)
@@ -221,11 +240,19 @@ def _healed(on_demand: SparkOnDemand, settings: Settings) -> None:
         raise DamageFound
 
 
+def _given_typing(settings: Settings) -> list[str]:
+    """Returns the names of the settings of typed tables that are not at their defaults."""
+    names = [field.name for field in fields(Typing) if getattr(settings, field.name) != field.default]
+    return [name for name in names if name != "typed"]
+
+
 def _check_typing(settings: Settings) -> None:
-    """Raises a UserError for options of typed tables without the one that makes these."""
-    given = [field.name for field in fields(Typing) if getattr(settings, field.name) != field.default]
-    if given and not settings.typed:
-        raise UserError(f"{', '.join(map(option, given))}: only for typed tables, add --typed")
+    """Raises a UserError for options of typed tables where there can be none."""
+    given = ", ".join(map(option, _given_typing(settings)))
+    if given and settings.typed is False:
+        raise UserError(f"{given}: only for typed tables, leave out --no-typed")
+    if given and settings.sink == CATALOG:
+        raise UserError(f"{given}: typed tables need a lake in a folder, --sink catalog has none")
 
 
 def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
@@ -243,8 +270,7 @@ def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
         with metrics.counting_failures():
             summary = decode_into(on_demand, settings, is_due=batching.is_due)
             batching.done()
-            if settings.typed:
-                _decode_values(on_demand, settings, summary)
+            _decode_values(on_demand, settings, summary)
         metrics.done(summary, batching.lag)
         if settings.watch and not settings.json and not is_first:
             print_round(summary)

@@ -209,7 +209,9 @@ class Watching(Checked):
 class Typing(Checked):
     """Keys and values by their schemas."""
 
-    typed: bool = setting(False, flag, "also update the typed tables, as decode-values does")
+    typed: bool | None = setting(
+        None, flag, "also update the typed tables (default: where the sources have the topic _schemas)"
+    )
     schemas: tuple[str, ...] = setting(
         (),
         texts,

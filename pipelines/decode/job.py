@@ -55,6 +55,7 @@ from kafka_log_lake.udfs.format.report_tables import RUNS
 from kafka_log_lake.udfs.spark.protocol import StageOptions
 from kafka_log_lake.udfs.storage.fingerprint import FileMatch
 from kafka_log_lake.udfs.storage.store import canonical_uri
+from kafka_log_lake.udfs.values.schemas.registry import SCHEMAS_TOPIC
 
 log = logging.getLogger(__name__)
 
@@ -276,6 +277,7 @@ def _run_all(
     if settings.with_indexes:
         with progress.phase("indexes"):
             write_indexes(lake, listing.segments, summary.run_id)
+    summary.has_schemas = settings.sink != CATALOG and listing.has_topic(SCHEMAS_TOPIC)
     summary.touched = 0 if settings.verify_content or settings.from_raw else plan.touched
     summary.unchanged, summary.skipped = plan.unchanged, dict(sorted(listing.skipped.items()))
     summary.swap_files = listing.swap_files

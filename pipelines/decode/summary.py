@@ -13,12 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafka_log_lake.pipelines.cli.generated import command_line
 from kafka_log_lake.pipelines.cli.terminal import (
     counted_noun,
     first_lines,
     first_names,
-    invocation,
     printable,
 )
 from kafka_log_lake.pipelines.cli.text_tables import (
@@ -30,6 +28,7 @@ from kafka_log_lake.pipelines.cli.text_tables import (
     text_lines,
 )
 from kafka_log_lake.pipelines.cli.verdict import Tails, Verdict, segments_text
+from kafka_log_lake.pipelines.decode.next_steps import query_line, topic_query, typed_line
 from kafka_log_lake.pipelines.listing.naming import UNREADABLE, UNREADABLE_FOLDER, unlooked_texts
 from kafka_log_lake.pipelines.plan.ledger import rows_to_arrow
 from kafka_log_lake.pipelines.plan.missing import elsewhere_texts, lost_texts
@@ -74,7 +73,9 @@ class Summary:
     missing: offsets that no segment of the logs has, each range with ``<topic>-<partition>``.
     tails: what logs end in, if it is no batch.
     swap_files: segments of the sources whose bytes are in ``.log.swap`` files.
-    typed: of --typed, what changed in the typed table of each topic. kept: lines on the tables of --mode.
+    has_schemas: whether the sources have the topic of a schema registry.
+    typed: what changed in the typed table of each topic; None where none were updated. kept: lines on the
+    tables of --mode. value_errors: keys and values of the lake that could not be decoded.
     """
 
     run_id: str
@@ -105,8 +106,10 @@ class Summary:
     missing: list[tuple[str, Unseen]] = field(default_factory=list)
     tails: Tails = field(default_factory=Tails)
     swap_files: int = 0
+    has_schemas: bool = False
     typed: list[dict[str, Any]] | None = None
     kept: list[str] = field(default_factory=list)
+    value_errors: int = 0
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -204,7 +207,7 @@ class Summary:
                 "unchanged": self.unchanged,
                 "skipped": self.skipped,
                 "warnings": self.warnings,
-                **({} if self.typed is None else {"typed": self.typed}),
+                **({} if self.typed is None else {"typed": self.typed, "value_errors": self.value_errors}),
             }
         )
 
@@ -278,11 +281,8 @@ class Summary:
             lines.append(f"nothing new in {counted_noun(self.unchanged, 'known segment')}")
         if self.swap_files:
             lines.append(f"in place of segments: {counted_noun(self.swap_files, 'swap file')}")
-        for one in self.typed or ():
-            wrong = f", {counted_noun(one['errors'], 'payload')} in value_errors" if one["errors"] else ""
-            lines.append(
-                f"typed table of {printable(one['topic'])}: {counted_noun(one['rows'], 'record')}{wrong}"
-            )
+        if self.typed:
+            lines.append(typed_line(self.typed))
         lines += self.kept
         return lines + [f"skipped: {count:,} x {reason}" for reason, count in self.skipped.items()]
 
@@ -320,6 +320,9 @@ class Summary:
                 *unlooked_texts(Counter(self.skipped)),
                 f"{counted_noun(left_out, 'segment')} left out, in part or whole" if left_out else "",
                 contents if self.touched else "",
+                f"{counted_noun(self.value_errors, 'value')} that could not be decoded (table value_errors)"
+                if self.value_errors
+                else "",
             ],
             self.tails.notes,
         )
@@ -338,19 +341,14 @@ class Summary:
         place = f"tables are in {printable(self.lake)}"
         if self.chunks is not None:
             return [place]
-        command = command_line(f"{invocation()} query", ("--lake", self.lake))
-        last = "SELECT * FROM crc_report"
+        on_state = "SELECT * FROM crc_report"
         if self.is_damaged or self.missing:
-            last = "SELECT topic, partition, first_lost, last_lost, cause, next_offset FROM lost_offsets"
+            on_state = "SELECT topic, partition, first_lost, last_lost, cause, next_offset FROM lost_offsets"
         elif self.tails.bytes:
-            last = "SELECT segment, last_offset, tail, tail_bytes FROM segments WHERE tail <> 'none'"
-        return [
-            place,
-            "three queries to try:",
-            f'  {command} "SELECT * FROM topics"',
-            f'  {command} "SELECT topic, timestamp, key_text, value_text FROM messages LIMIT 10"',
-            f'  {command} "{last}"',
-        ]
+            on_state = "SELECT segment, last_offset, tail, tail_bytes FROM segments WHERE tail <> 'none'"
+        records = {topic: one.records for topic, one in self.topics.items()}
+        queries = ["SELECT * FROM topics", on_state, topic_query(records, self.typed or ())]
+        return [place, "three queries to try:", *(f"  {query_line(self.lake, one)}" for one in queries)]
 
     def to_text(self) -> str:
         """Returns the summary as text for a pipe, a file or a notebook."""

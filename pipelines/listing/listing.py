@@ -88,6 +88,11 @@ class Listing:
         """Says whether a source names any segment."""
         return bool(self.segments.column("wanted").to_numpy().any())
 
+    def has_topic(self, topic: str) -> bool:
+        """Says whether a source names a segment of a topic."""
+        wanted = self.segments.filter(self.segments.column("wanted"))
+        return bool(pc.any(pc.equal(wanted.column("topic"), topic)).as_py())
+
     @property
     def swap_files(self) -> int:
         """Returns the number of wanted segments whose bytes are in swap files."""

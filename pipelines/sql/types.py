@@ -17,6 +17,11 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def table_name(schema: str, name: str) -> str:
+    """Returns a table of a schema as a person writes it: ``typed.orders``, ``typed."h.avro"``."""
+    return f"{schema}.{name if re.fullmatch('[A-Za-z_][A-Za-z0-9_]*', name) else quoted(name)}"
+
+
 def duckdb_type(ddl: str) -> str:
     """Translates a type: ``array<struct<key:string>>`` -> ``STRUCT("key" VARCHAR)[]``."""
     nested = re.fullmatch(r"(array|map|struct)<(.*)>", ddl.strip(), re.DOTALL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -12,9 +12,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from pyarrow import fs
 
-from kafka_log_lake.pipelines.engine.delta import data_files, open_table
+from kafka_log_lake.pipelines.engine.delta import data_files, open_if_there, open_table
 from kafka_log_lake.pipelines.lake.address import table_path
 from kafka_log_lake.pipelines.lake.published import version_at
+from kafka_log_lake.udfs.format.report_tables import VALUE_ERRORS
 from kafka_log_lake.udfs.storage.store import open_store
 from kafka_log_lake.udfs.values.schemas.merged_types import safe_names
 
@@ -67,6 +68,22 @@ def typed_tables(address: str, statement: str = "", at: str | None = None) -> It
 def typed_topics(address: str) -> list[str]:
     """Returns the names of the topics that have a folder for their typed table."""
     return [unquote(one) for one in _tables_in(address, "typed")]
+
+
+def names_in_sql(address: str) -> dict[str, str]:
+    """Returns by topic the name of its typed table in the schema ``typed``."""
+    topics = typed_topics(address)
+    return dict(zip(topics, safe_names(topics), strict=True))
+
+
+def count_value_errors(address: str, is_meant: Callable[[str], bool]) -> int:
+    """Returns how many keys and values of the topics that ``is_meant`` takes could not be decoded."""
+    table = open_if_there(table_path(address, VALUE_ERRORS.name))
+    if table is None:
+        return 0
+    files = data_files(table)
+    topics, rows = (files.column(name).to_pylist() for name in ("partition.topic", "num_records"))
+    return sum(count or 0 for topic, count in zip(topics, rows, strict=True) if is_meant(topic))
 
 
 def _tables_in(address: str, folder: str) -> list[str]:

@@ -21,7 +21,7 @@ from kafka_log_lake.pipelines.cli.commands import COMMANDS as ALL_COMMANDS
 from kafka_log_lake.pipelines.cli.commands import DECODE, INGEST, QUALITY_REPORT
 from kafka_log_lake.pipelines.cli.options import parser_of, with_not
 from kafka_log_lake.pipelines.cli.settings import COST_NAMES, FIELDS
-from kafka_log_lake.pipelines.cli.values import byte_count, option
+from kafka_log_lake.pipelines.cli.values import byte_count, flag, option
 from kafka_log_lake.pipelines.format_report import command as format_report
 from kafka_log_lake.pipelines.listing import naming
 from kafka_log_lake.pipelines.quality_report import command as quality_report
@@ -140,6 +140,7 @@ def test_commands_of_the_console_parse() -> None:
 def test_options_named_exist(page: Path) -> None:
     ours = {option(name) for name in FIELDS}
     ours |= {"--config", "--print-config", "--format", "--no-", "--not", "--help", "--help-all"}
+    ours |= {option(f"no_{name}") for name, field in FIELDS.items() if field.metadata["parse"] is flag}
     ours |= {option(argument.name) for command in ALL_COMMANDS for argument in command.arguments}
     sparks = {"--py-files", "--packages", "--archives", "--conf"}
     benchmarks = {"--size"}

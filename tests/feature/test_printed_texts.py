@@ -65,6 +65,7 @@ RUNS = {
         "decode --source logs --lake lake",
         "decode --source logs --lake lake --fail-on-damage",
         "decode --source logs --lake other --topics mixed.magic --offsets 3:5",
+        "decode --source typed --lake typed-lake",
         "decode --print-config",
     ),
     "ingest": (
@@ -137,7 +138,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setattr(status, "_FIRST_AFTER", 3600.0)  # no line that says how far it is
         # As in a process of its own: another test may have a session of Spark in this one
         patch.setattr(query, "_is_elsewhere", lambda: False)
-        assert main(["decode", "--source", "logs", "--source", "typed", "--lake", "of-all"]) == 0
+        sources = ["--source", "logs", "--source", "typed"]
+        assert main(["decode", *sources, "--lake", "of-all", "--no-typed"]) == 0
         yield made
 
 
@@ -167,7 +169,7 @@ def argv_of_helps(command: Command) -> list[str]:
 def test_printed_texts_are_those_of_the_file(
     name: str, folder: Path, capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config
 ) -> None:
-    for made in ("lake", "other", "healed", "report"):
+    for made in ("lake", "other", "healed", "report", "typed-lake"):
         shutil.rmtree(folder / made, ignore_errors=True)
     if name not in MAKES_A_LAKE:
         shutil.copytree(folder / "of-all", folder / "lake")

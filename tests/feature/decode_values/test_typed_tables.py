@@ -6,6 +6,7 @@ what serializers were given, kept up to date, errors apart, and no row lost or d
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections import Counter
 from datetime import UTC, datetime
@@ -19,6 +20,8 @@ from deltalake import DeltaTable
 
 from kafka_log_lake import read_segment
 from kafka_log_lake.pipelines import decode_batches
+from kafka_log_lake.pipelines.cli.errors import LakeBusy
+from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.pipelines.decode_values import command as decode_values
 from kafka_log_lake.pipelines.lake.published import published_tables
 from kafka_log_lake.pipelines.maintain import command as maintain
@@ -56,7 +59,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def decode(root: Path, *options: str) -> None:
     logs, lake = str(root / "logs"), str(root / "lake")
-    assert decode_batches.main(["--source", logs, "--lake", lake, *options]) == 0
+    assert decode_batches.main(["--source", logs, "--lake", lake, "--no-typed", *options]) == 0
 
 
 def typed(root: Path, *options: str) -> int:
@@ -71,6 +74,60 @@ def rows(root: Path, table: str) -> list[dict[str, Any]]:
 def versions(root: Path) -> dict[str, int]:
     paths = [*(f"typed/{topic}" for topic in TOPICS), "value_errors", "schemas"]
     return {path: DeltaTable(root / "lake" / path).version() for path in paths}
+
+
+def test_decode_makes_typed_tables_by_itself_where_the_sources_have_schemas(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus.copy(("err-avro", "mix-all"), tmp_path / "logs")
+    arguments = ["--source", str(tmp_path / "logs"), "--lake", str(tmp_path / "lake"), "--cores", "1"]
+    assert decode_batches.main(arguments) == 0
+    assert not (tmp_path / "lake/typed").exists()
+    said = capsys.readouterr().out
+    assert "verdict: sound" in said
+    assert "key_text, value_text FROM messages WHERE topic = 'mix-all' LIMIT 10" in said
+
+    corpus.copy(("_schemas",), tmp_path / "logs")
+    assert decode_batches.main(arguments) == 0
+    said = capsys.readouterr().out
+    errors = len(rows(tmp_path, "value_errors"))
+    assert errors
+    assert f"not checked: {errors} values that could not be decoded (table value_errors)" in said
+    sent = {topic: len(corpus.records(topic)) for topic in ("mix-all", "err-avro")}
+    line = ", ".join(f'typed."{topic}" ({count})' for topic, count in sent.items())
+    assert f"2 typed tables ({sum(sent.values())} records): {line}\n" in said
+    assert len(rows(tmp_path, "typed/mix-all")) == sent["mix-all"]
+
+    assert decode_batches.main([*arguments, "--json"]) == 0  # nothing is new, and the errors are still there
+    found = json.loads(capsys.readouterr().out)
+    assert (found["typed"], found["value_errors"]) == ([], errors)
+
+
+def test_a_query_of_the_summary_runs_as_it_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus.copy(("_schemas", "pb-kinds"), tmp_path / "logs")
+    arguments = ["--source", str(tmp_path / "logs"), "--lake", str(tmp_path / "lake"), "--cores", "1"]
+    assert decode_batches.main(arguments) == 0
+    last = [line for line in capsys.readouterr().out.splitlines() if " query --lake" in line][-1]
+    assert main(shlex.split(last)[1:]) == 0
+    shown = capsys.readouterr().out
+    assert "value_schema_id" in shown
+
+
+def test_typed_tables_that_can_not_be_made_do_not_stop_decode(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus.copy(("_schemas", "pb-kinds"), tmp_path / "logs")
+    arguments = ["--source", str(tmp_path / "logs"), "--lake", str(tmp_path / "lake"), "--cores", "1"]
+
+    def is_busy(*_: object) -> None:
+        raise LakeBusy("lake")
+
+    monkeypatch.setattr(decode_values, "update", is_busy)
+    assert decode_batches.main(arguments) == 0
+    assert "no typed tables were made: another run is writing" in capsys.readouterr().err
+    assert decode_batches.main([*arguments, "--typed"]) == 2
 
 
 @pytest.mark.parametrize("topic", TOPICS)

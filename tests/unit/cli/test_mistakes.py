@@ -181,12 +181,15 @@ def test_decode_values_of_no_topic_is_refused_and_a_mode_without_a_table_says_so
     assert words == "no topic matches --topics and --exclude-topics; typed tables: a"
 
 
-def test_options_of_typed_tables_without_typed_are_refused(
+def test_options_of_typed_tables_are_refused_where_none_are_made(
     segment: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ("decode", "--source", segment, "--lake", tmp_path / "lake", "--mode", "cdc")
-    words = error_of(capsys, *arguments, "--json-values", "infer")
-    assert words == "--json-values, --mode: only for typed tables, add --typed"
+    words = error_of(capsys, *arguments, "--json-values", "infer", "--no-typed")
+    assert words == "--json-values, --mode: only for typed tables, leave out --no-typed"
+    in_catalog = ("decode", "--source", segment, "--sink", "catalog", "--lake", "kafka", "--mode", "cdc")
+    words = error_of(capsys, *in_catalog)
+    assert words == "--mode: typed tables need a lake in a folder, --sink catalog has none"
     assert not (tmp_path / "lake").exists()
 
 
