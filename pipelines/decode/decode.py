@@ -1,4 +1,4 @@
-"""One bounded run: decodes its segments until the slices of each fit together, then commits them.
+"""Runs one bounded run: decodes its segments until the slices of each fit together, then commits them.
 
 A problem affects few segments: a file that changed since it was listed is left for the next run; a segment
 whose slices do not fit together is decoded again as one slice; the other segments of their groups are decoded

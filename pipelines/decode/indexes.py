@@ -1,4 +1,4 @@
-"""``decode --with-indexes``: what the files next to the segments of a source say, in tables.
+"""Writes what the files next to the segments say to tables, for ``decode --with-indexes``.
 
 The files of a partition's folder are read as a whole, and replace the folder's rows where they differ: a
 second run over the same files writes nothing.

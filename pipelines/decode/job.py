@@ -1,4 +1,4 @@
-"""The steps that decoding and landing share, from sources to committed tables.
+"""Runs the steps that decoding and landing share, from sources to committed tables.
 
 The sources are listed, the listing is compared with the ledger or with the landed bytes, and bounded runs
 follow each other until every planned segment is done. ``JobKind`` holds what differs between the two jobs.

@@ -1,4 +1,4 @@
-"""One bounded run of ``ingest_raw``: copies the bytes of its segments into ``raw_segments``."""
+"""Runs one bounded run of ``ingest_raw``: copies the bytes of its segments into ``raw_segments``."""
 
 from __future__ import annotations
 

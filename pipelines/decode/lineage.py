@@ -1,4 +1,4 @@
-"""``--lineage``: OpenLineage events of a run: where its bytes are from, and which tables it wrote.
+"""Sends OpenLineage events of a run for ``--lineage``: its sources, and the tables it wrote.
 
 A run that has something to do sends START once it knows its segments, then COMPLETE or FAIL. The events go to
 a server, or to a file with an event a line. A run does not fail where they can't be sent: a warning says so.

@@ -1,4 +1,4 @@
-"""``--metrics FILE``: what the runs of a process did, as an OpenMetrics text that a monitoring system reads.
+"""Writes ``--metrics FILE``: what the runs of a process did, as OpenMetrics text for monitoring.
 
 Counters count since the process began: a run that ends writes the file once, ``--watch`` after every run. The
 file is there whole or not at all; a pipe or a device gets the text as it is.

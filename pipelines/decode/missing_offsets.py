@@ -1,5 +1,7 @@
-"""Finds the offsets that no segment of a log has: between segments, and at the edges of the log, where the
-broker's checkpoint files say more than the lake. What these say is kept. And what logs end in.
+"""Finds and keeps the offsets that no segment of a log has, and says in what logs end.
+
+They are between segments, and at the edges of the log, where the broker's checkpoint files say more than the
+lake.
 """
 
 from __future__ import annotations

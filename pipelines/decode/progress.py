@@ -1,4 +1,4 @@
-"""The phases of a job: shown while they run, and timed."""
+"""Shows the phases of a job while they run, and times them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary of a job, as text for a person and as JSON for a program."""
+"""Prints the summary of a job: text for a person, JSON for a program."""
 
 from __future__ import annotations
 

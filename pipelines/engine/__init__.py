@@ -1,1 +1,1 @@
-"""What runs stages: worker processes of this machine, a session of Spark, deltalake in this process."""
+"""Runs stages: in worker processes of this machine, in a session of Spark, with deltalake in this process."""

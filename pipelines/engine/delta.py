@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def patiently(call: Callable[[], T]) -> T:
-    """The result of a call to deltalake, which is made again where the answer to a listing broke off.
+    """Returns the result of a call to deltalake; calls again where the answer to a listing broke off.
 
     deltalake makes every other request again by itself. The call may have made its commit before.
     """
@@ -149,7 +149,10 @@ def read_rows(
 
 
 def read_declared(table: DeltaTable, schema: pa.Schema) -> pa.Table:
-    """All rows in a schema; a column that is not there yet, as an earlier release made the table, is null."""
+    """Returns all rows of a table in a schema.
+
+    A column that is not there yet, as an earlier release made the table, is null.
+    """
     there = {field.name for field in table.schema().fields}
     found = read_rows(table, schema, [name for name in schema.names if name in there])
     columns = [found[f.name] if f.name in there else pa.nulls(len(found), f.type) for f in schema]
@@ -157,10 +160,11 @@ def read_declared(table: DeltaTable, schema: pa.Schema) -> pa.Table:
 
 
 def data_files(table: DeltaTable) -> pa.Table:
-    """The data files of a table, a row each: path (below the table's folder), size_bytes, num_records,
-    partition.<column>, min.<column>, max.<column>.
+    """Returns the data files of a table, a row each.
 
-    In the log a path is percent-encoded, and deltalake encodes those of new actions: here none is.
+    Columns: path (below the table's folder), size_bytes, num_records, partition.<column>, min.<column>,
+    max.<column>. In the log a path is percent-encoded, and deltalake encodes those of new actions: here none
+    is.
     """
     files = pa.table(table.get_add_actions(flatten=True))
     paths = files.column("path").cast(pa.string()).combine_chunks()
@@ -171,14 +175,19 @@ def data_files(table: DeltaTable) -> pa.Table:
 
 
 def is_plain(table: DeltaTable) -> bool:
-    """Whether all readers of Delta's first protocol read it alike: no deletion vectors, no column mapping."""
+    """Says whether all readers of Delta's first protocol read a table alike.
+
+    Such a table has no deletion vectors and no column mapping.
+    """
     mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
     return table.protocol().min_reader_version == 1 and mapping == "none"
 
 
 def few_rows(table: DeltaTable, most: int) -> pa.Table | None:
-    """All rows and columns of a table at its version; None if they are more than ``most``, if the files'
-    statistics do not say how many they are, or if they can't be read like that (``is_plain``, VACUUM).
+    """Returns all rows and columns of a table at its version; None if they are more than ``most``.
+
+    None too if the files' statistics do not say how many they are, or if they can't be read like that
+    (``is_plain``, VACUUM).
     """
     counts = data_files(table).column("num_records").to_pylist()
     if not is_plain(table) or None in counts or sum(counts) > most:
@@ -190,10 +199,10 @@ def few_rows(table: DeltaTable, most: int) -> pa.Table | None:
 
 
 def sql_literal(text: str) -> str:
-    """A string literal of deltalake's SQL and DuckDB's, in which only the quote is special."""
+    """Returns a string literal of deltalake's SQL and DuckDB's, in which only the quote is special."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def sql_in(column: str, texts: Iterable[str]) -> str:
-    """The SQL condition that a column equals one of these strings."""
+    """Returns the SQL condition that a column equals one of these strings."""
     return f'"{column}" IN ({", ".join(map(sql_literal, sorted(set(texts))))})'

@@ -1,4 +1,4 @@
-"""What jobs need of Spark's driver besides SQL and DataFrames, which are the same in both kinds of session.
+"""Gives jobs what they need of Spark's driver besides SQL and DataFrames, in both kinds of session.
 
 A classic session has its driver's JVM at hand. A session of Spark Connect has none: no ``_jvm``, no
 ``sparkContext``, no RDD, and an analysis that happens when a result or a schema is requested. Nothing here
@@ -43,7 +43,7 @@ _READY: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
-    """The classes of the errors that Spark raises; in a process with a JVM Java's own too."""
+    """Returns the classes of the errors that Spark raises; in a process with a JVM Java's own too."""
     py4j = sys.modules.get("py4j.protocol")
     return (PySparkException,) if py4j is None else (PySparkException, py4j.Py4JJavaError)
 
@@ -97,11 +97,11 @@ class Driver:
             environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), *folders]))
 
     def parallelism(self) -> int:
-        """Tasks that run at the same time."""
+        """Returns the number of tasks that run at the same time."""
         return int(self._context.defaultParallelism)
 
     def heap_of_tasks(self) -> int | None:
-        """Bytes of Java's heap where tasks run; None where it is not known."""
+        """Returns the bytes of Java's heap where tasks run; None where it is not known."""
         jvm = self._context._jvm
         if is_local(self.spark):
             return int(jvm.java.lang.Runtime.getRuntime().maxMemory())
@@ -121,7 +121,7 @@ class Driver:
 
     @contextmanager
     def described(self, group: str, description: str) -> Iterator[None]:
-        """Around jobs of Spark: its pages show them under this group and description."""
+        """Shows jobs of Spark that run in a block under this group and description on Spark's pages."""
         before = {name: self._context.getLocalProperty(name) for name in _JOB_PROPERTIES}
         self._context.setJobGroup(group, description)
         try:
@@ -131,7 +131,7 @@ class Driver:
                 self._context.setLocalProperty(name, value)
 
     def conf_errors(self) -> AbstractContextManager[object]:
-        """Around changes of settings: lets those pass that the service does not allow."""
+        """Guards changes of settings in a block: those that the service does not allow are left out."""
         return nullcontext()
 
     def cancel(self) -> None:
@@ -139,7 +139,7 @@ class Driver:
         self._context.cancelAllJobs()
 
     def parsed_plan(self, statement: str) -> Iterator[PlanNode]:
-        """Every node of the plan that Spark's parser makes of a statement.
+        """Yields every node of the plan that Spark's parser makes of a statement.
 
         Raises Spark's error for a statement that is wrong.
         """
@@ -147,7 +147,7 @@ class Driver:
         return _walked(session.sessionState().sqlParser().parsePlan(statement))
 
     def scheme_of_files(self, df: DataFrame, same: Collection[str], others: Collection[str]) -> str | None:
-        """The URI scheme of a Delta table whose rows a frame has, with columns as its files have them.
+        """Returns the URI scheme of a Delta table whose rows a frame has, with columns as in its files.
 
         same: these columns; others: which the table has too. None where that is not plain: a join, a shuffle,
         a cached frame, a changed column, a stream, a table of a catalog, whose files only Spark may open, or
@@ -170,7 +170,7 @@ class Driver:
 
 
 class Connect(Driver):
-    """A driver behind Spark Connect."""
+    """The driver of a session of Spark Connect."""
 
     has_jvm = False
 
@@ -185,7 +185,7 @@ class Connect(Driver):
         return self._ready()
 
     def heap_of_tasks(self) -> int | None:
-        """None: a client does not see the server's."""
+        """Returns None: a client does not see the server's heap."""
         return None
 
     def _ready(self) -> int:
@@ -226,7 +226,7 @@ class Connect(Driver):
 
     @contextmanager
     def described(self, group: str, description: str) -> Iterator[None]:
-        """By tags, of which Spark Connect makes the group; a tag has no comma."""
+        """Shows jobs of a block under tags, of which Spark Connect makes the group; a tag has no comma."""
         tags = [text.replace(",", ";") for text in (group, description)]
         for tag in tags:
             self.spark.addTag(tag)
@@ -243,11 +243,11 @@ class Connect(Driver):
         self.spark.interruptAll()
 
     def scheme_of_files(self, df: DataFrame, same: Collection[str], others: Collection[str]) -> str | None:
-        """None: a client does not see the plan."""
+        """Returns None: a client does not see the plan."""
         return None
 
     def parsed_plan(self, statement: str) -> Iterator[PlanNode]:
-        """By EXPLAIN, which runs nothing: a line begins with the class of each plan.
+        """Yields nodes of a plan by EXPLAIN, which runs nothing: a line begins with the class of each plan.
 
         Its lines leave out expressions of long lists: functions are all words of the statement.
         """
@@ -260,26 +260,26 @@ class Connect(Driver):
 
 
 def _py4j_errors() -> tuple[type[Exception], ...]:
-    """The classes of the errors of a call of the JVM."""
+    """Returns the classes of the errors of a call of the JVM."""
     py4j = sys.modules.get("py4j.protocol")
     return () if py4j is None else (py4j.Py4JError, PySparkException)
 
 
 def _attributes(plan: Any) -> dict[str, int]:
-    """The columns of a plan's rows by name: the id that each keeps until an expression makes another."""
+    """Returns the id of each column of a plan's rows, by name; an expression makes a new id."""
     output = plan.output()
     columns = [output.apply(i) for i in range(output.size())]
     return {column.name(): column.exprId().id() for column in columns}
 
 
 def _share(stages: Iterable[tuple[int, int]]) -> float:
-    """The share of finished tasks in the largest of some stages: (finished tasks, tasks)."""
+    """Returns the share of finished tasks in the largest of some stages. stages: (finished tasks, tasks)."""
     finished, tasks = max(stages, key=lambda pair: pair[1], default=(0, 1))
     return finished / max(1, tasks)
 
 
 def _walked(plan: Any) -> Iterator[PlanNode]:
-    """A plan and all that its nodes have as fields, of Java's objects: also what lies in collections."""
+    """Yields the nodes of a plan and of all that they have as fields, also in collections."""
     loader = plan.getClass().getClassLoader()
     logical, product, collection = (
         loader.loadClass(name)
@@ -323,7 +323,7 @@ LOOK_DDL = "code string, missing string"
 
 
 def look() -> tuple[Callable[[], str], Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]]:
-    """A function that gives a hash of our packages here, and a mapInArrow callable that runs it on a worker.
+    """Makes a function that hashes our packages here, and a mapInArrow callable that runs it on a worker.
 
     The callable gives one row a task: the hash, and one of our libraries that is missing, or "". Both are
     made of nothing but what Spark sends, and import no package of ours: a worker that has imported one would

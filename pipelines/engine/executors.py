@@ -1,4 +1,4 @@
-"""Before a job on a cluster decodes anything: whether its executors have what decoding needs."""
+"""Checks whether executors have what decoding needs, before a job on a cluster decodes anything."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ADVICE = "ship them the archive of `make package` (docs/operations.md, On a clu
 
 
 def is_local(spark: SparkSession) -> bool:
-    """Whether the tasks run on this machine, in Python workers of this installation."""
+    """Says whether the tasks run on this machine, in Python workers of this installation."""
     return str(spark.sparkContext.master).startswith("local")
 
 
@@ -47,7 +47,7 @@ def check_executors(spark: SparkSession) -> None:
 
 
 def _ask(spark: SparkSession) -> list[Executor]:
-    """What each executor has: one small task a core, so that each executor gets some."""
+    """Asks executors what they have: one small task a core, so that each executor gets some."""
     tasks = spark.sparkContext.defaultParallelism
     cloudpickle.register_pickle_by_value(preflight)
     try:
@@ -61,7 +61,7 @@ def _ask(spark: SparkSession) -> list[Executor]:
 
 
 def describe(executors: Sequence[Executor]) -> Iterator[str]:
-    """A line for each set of executors that have the same."""
+    """Yields a line for each set of executors that have the same."""
     alike: dict[str, list[str]] = defaultdict(list)
     for executor in executors:
         libraries = [f"{name} {executor.versions.get(name, 'missing')}" for name in LIBRARIES]
@@ -80,7 +80,10 @@ def _code(executor: Executor) -> str:
 
 
 def find_problem(executors: Sequence[Executor], own_code: str) -> str:
-    """Why they can't decode, in one line; "" if they can. own_code: the driver's ``code_digest``."""
+    """Says in one line why executors can't decode; "" if they can.
+
+    own_code: the driver's ``code_digest``.
+    """
     for executor in executors:
         if executor.broken:
             lacking = ", ".join(f"{name} ({why})" for name, why in executor.broken.items())

@@ -1,4 +1,4 @@
-"""Spark as a job sees it: a session that starts with the first step that needs it.
+"""Gives a job its Spark: a session that starts with the first step that needs it.
 
 Wrong arguments, and a run that finds nothing new, are answered without waiting for Java. So is a command on
 this machine whose stages need nothing of Spark: they run in worker processes.
@@ -57,7 +57,10 @@ class SparkOnDemand:
 
     @cached_property
     def spark(self) -> SparkSession:
-        """The session, whose workers have our code. Raises a UserError without a supported Java or Delta."""
+        """Returns the session, whose workers have our code.
+
+        Raises a UserError without a supported Java or Delta.
+        """
         if self._given is None:
             return get_session(self.settings, only_plans=self._only_plans)
         driver_of(self._given).share_code()
@@ -65,35 +68,35 @@ class SparkOnDemand:
 
     @cached_property
     def checked_spark(self) -> SparkSession:
-        """The session, with executors that can decode. Raises a UserError as ``check_executors`` does."""
+        """Returns the session once its executors can decode; raises as ``check_executors`` does."""
         if self.has_executors and driver_of(self.spark).has_jvm:
             check_executors(self.spark)
         return self.spark
 
     def described(self, group: str, description: str) -> AbstractContextManager[object]:
-        """Around a phase: Spark's pages show its jobs by these words, where a session is there."""
+        """Names a phase on Spark's pages, for the jobs in a block, where a session is there."""
         started = self._given if self._given is not None else vars(self).get("spark")
         return nullcontext() if started is None else driver_of(started).described(group, description)
 
     @property
     def is_plain(self) -> bool:
-        """Whether Spark has its own defaults: an embedded session, and no configuration on this machine."""
+        """Says whether Spark has its own defaults: an embedded session, no configuration on this machine."""
         defaults = Path(pyspark.__file__).parent / "conf" / "spark-defaults.conf"
         is_configured = any(os.environ.get(name) for name in _CONFIGURATION) or defaults.exists()
         return self._given is None and not (is_submitted() or is_elsewhere() or is_configured)
 
     @cached_property
     def has_executors(self) -> bool:
-        """Whether tasks run on other machines than this one, or may."""
+        """Says whether tasks run on other machines than this one, or may."""
         return not (self.is_plain or (driver_of(self.spark).has_jvm and is_local(self.spark)))
 
     @cached_property
     def processes(self) -> Processes:
-        """Worker processes of this machine, for what needs no Spark."""
+        """Returns the worker processes of this machine, for what needs no Spark."""
         return Processes(self.settings.processes)
 
     def run_stage(self, make: MakeStage, tasks: Sequence[pa.Table], ddl: str) -> pa.Table:
-        """What a stage gives for the rows of tasks: in worker processes, or in the session that is there.
+        """Runs a stage on the rows of tasks, in worker processes or in the session that is there.
 
         tasks: at least one, all with the same columns. ddl: the columns of what the stage gives; the order of
         its rows is not defined.
@@ -121,7 +124,7 @@ class SparkOnDemand:
 def spark_on_demand(
     settings: Running, *, only_plans: bool = False, given: SparkSession | None = None
 ) -> Iterator[SparkOnDemand]:
-    """A ``SparkOnDemand`` for one job, which stops what it started at the end."""
+    """Yields a ``SparkOnDemand`` for one job, and stops what it started at the end."""
     one = SparkOnDemand(settings, only_plans=only_plans, given=given)
     try:
         if is_submitted():

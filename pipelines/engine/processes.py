@@ -1,4 +1,4 @@
-"""Worker processes of this machine: they run stages where no Spark is needed (``udfs.worker``)."""
+"""Runs stages in worker processes of this machine, where no Spark is needed (``udfs.worker``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ATTEMPTS = 4  # of a task, as many as Spark's in the embedded session
 
 
 class Processes:
-    """Up to ``number`` workers: one is started for a task when none is idle, and stays until ``close``."""
+    """Runs tasks in up to ``number`` workers: one starts when none is idle, and stays until ``close``."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -34,7 +34,7 @@ class Processes:
         self._idle: list[_Worker] = []
 
     def run(self, make: MakeStage, tasks: Sequence[pa.Table], may_stop: bool = False) -> list[pa.Table]:
-        """What the stage gives for the rows of each task, in the order of the tasks.
+        """Runs a stage on the rows of each task; returns the results in the order of the tasks.
 
         may_stop: the first Ctrl-C lets the workers finish the tasks that they have begun, and begins no other
         (``was_stopped``): theirs are the only answers then. The second one ends all at once.
@@ -69,7 +69,7 @@ class Processes:
             self._finished += 1
 
     def finished_share(self) -> float:
-        """The share of finished tasks in those of ``run``, 0 to 1."""
+        """Returns the share of finished tasks in those of ``run``, 0 to 1."""
         return self._finished / max(1, self._tasks)
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ class Processes:
         raise failed
 
     def _take(self, given_up: Event) -> _Worker | None:
-        """An idle worker, or a new one; None when the run is given up."""
+        """Returns an idle worker, or a new one; None when the run is given up."""
         with self._lock:
             if given_up.is_set():
                 return None
@@ -115,7 +115,7 @@ class Processes:
 
 
 class _Worker:
-    """One process. It ends when its input does: also when this process is killed."""
+    """One worker process. It ends when its input does: also when this process is killed."""
 
     def __init__(self) -> None:
         path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
@@ -138,7 +138,10 @@ class _Worker:
         return self._process.poll() is None
 
     def ask(self, make: MakeStage, rows: pa.Table) -> pa.Table:
-        """What the stage gives for these rows. Raises a StageFailed; an OSError or EOFError if it ended."""
+        """Has the worker run a stage on rows, and returns the result.
+
+        Raises a StageFailed; an OSError or EOFError if the worker ended.
+        """
         requests, answers = self._pipes()
         worker.send_request(requests, make, rows)
         return worker.receive_answer(answers)

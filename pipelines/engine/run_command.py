@@ -1,4 +1,4 @@
-"""Runs a command: its arguments, the Spark that it asks for, its exit code."""
+"""Runs a command: parses its arguments, gives it Spark if it asks for it, returns its exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Spark session of a job: the active one, or an embedded local one.
+"""Gives a job its Spark session: the active one, or an embedded local one.
 
 Under spark-submit and in a notebook the session belongs to the user: its settings win, and only missing ones
 are added. ``python -m pipelines.<job>`` starts a local Spark in this process and stops it at the end.
@@ -132,7 +132,7 @@ def get_session(settings: Running | None = None, *, only_plans: bool = False) ->
 
 @contextmanager
 def session(settings: Running, *, only_plans: bool = False) -> Iterator[SparkSession]:
-    """``get_session`` for one job; stops the session at the end, unless it was active before."""
+    """Yields ``get_session`` for one job; stops the session at the end, unless it was active before."""
     was_active = SparkSession.getActiveSession() is not None
     spark = get_session(settings, only_plans=only_plans)
     try:
@@ -178,17 +178,17 @@ def configured(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
 
 
 def is_submitted() -> bool:
-    """Whether spark-submit, or a shell of Spark, started this process."""
+    """Says whether spark-submit, or a shell of Spark, started this process."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def is_elsewhere() -> bool:
-    """Whether Spark runs as a service that this process only joins: Spark Connect, or Databricks."""
+    """Says whether Spark runs as a service that this process only joins: Spark Connect, or Databricks."""
     return "SPARK_REMOTE" in os.environ or "DATABRICKS_RUNTIME_VERSION" in os.environ
 
 
 def _join_submitted() -> SparkSession:
-    """The session under spark-submit, with our settings where the command line has none."""
+    """Joins the session under spark-submit, with our settings where the command line has none."""
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()
@@ -260,7 +260,10 @@ def _pass_on(reader: int) -> None:
 
 
 def _scratch_folder() -> str:
-    """URI of an empty folder for Spark's warehouse, which no job uses; removed when Python exits."""
+    """Makes an empty folder for Spark's warehouse, which no job uses; returns its URI.
+
+    It is removed when Python exits.
+    """
     folder = tempfile.mkdtemp(prefix="kafka-log-lake-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return f"file:{folder}"

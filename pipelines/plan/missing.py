@@ -1,7 +1,8 @@
-"""Offsets that no segment of a log has: a segment in the middle is missing, or has lost its bytes; a base
-offset is wrong; or the log begins later, or ends before, than the broker's checkpoint files say.
+"""Finds the offsets that no segment of a log has, and says why.
 
-The rules are those of the view ``lost_offsets``, which knows the causes of all ranges.
+A segment in the middle is missing, or has lost its bytes; a base offset is wrong; or the log begins later, or
+ends before, than the broker's checkpoint files say. The rules are those of the view ``lost_offsets``, which
+knows the causes of all ranges.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Read = Callable[[Files], tuple[pa.Table, pa.Table]]
 
 
 def lost_texts(missing: Iterable[Unseen]) -> list[str]:
-    """What missing offsets cost, in words for a verdict."""
+    """Says in words for a verdict how many offsets are missing, or have records under wrong offsets."""
     gone, misplaced = 0, 0
     for one in missing:
         gone += one.count * (one.is_lost and one.cause != WRONG_BASE)
@@ -50,7 +51,7 @@ def lost_texts(missing: Iterable[Unseen]) -> list[str]:
 
 
 def elsewhere_texts(missing: Iterable[Unseen]) -> list[str]:
-    """Which offsets are not lost by all that is known, and were not read, in words for a verdict."""
+    """Says in words for a verdict how many unread offsets lie elsewhere: in remote storage, or set aside."""
     counts: Counter[str] = Counter()
     for one in missing:
         counts[one.state] += one.count
@@ -66,7 +67,7 @@ def elsewhere_texts(missing: Iterable[Unseen]) -> list[str]:
 def missing_ranges(
     found: Order, empty: Collection[int], unread: Collection[int], retentions: Mapping[int, int]
 ) -> list[Unseen]:
-    """The missing offsets of a log, by offset; what is damaged is not among them.
+    """Returns the missing offsets of a log, by offset; what is damaged is not among them.
 
     empty: base offsets of the files that were read, and have no batch. unread: of those that are there, and
     were not selected or can't be read; what lies in front of them is not judged. retentions: of each file,
@@ -91,7 +92,7 @@ def missing_ranges(
 
 
 class Edges(NamedTuple):
-    """A log as its segments have it.
+    """The start and the end of a log, by its segments.
 
     start: base offset of the first one. end: the offset behind the last batch, or the base offset of the last
     segment if that is higher, as Kafka's log end offset is.
@@ -105,12 +106,12 @@ class Edges(NamedTuple):
 
 
 def at_edges(edges: Edges, witnesses: Witnesses) -> list[Unseen]:
-    """The offsets before the start and behind the end of a log that witnesses name."""
+    """Returns the offsets before the start and after the end of a log that witnesses name."""
     return [*before_start(edges.start, witnesses), *after_end(edges.end, witnesses)]
 
 
 def edges_of_ledger(rows: pa.Table, noted: Mapping[str, ListedLog], ends: Mapping[str, int]) -> list[Edges]:
-    """The edges of logs in the ledger, of those that hold the end that was listed.
+    """Returns the edges of those logs in the ledger that hold the end that was listed.
 
     A segment that was left out, or could not be decoded, leaves the end unknown. ends: partition_dir -> the
     end of a log, where its batches tell it better than the ledger.
@@ -140,7 +141,10 @@ def edges_of_ledger(rows: pa.Table, noted: Mapping[str, ListedLog], ends: Mappin
 
 
 def _ends(found: Files) -> np.ndarray:
-    """int64[n]: the last offset of each file, below the next file's name; base offset - 1 without a batch."""
+    """Returns int64[n]: the last offset of each file, below the next file's name.
+
+    Base offset - 1 without a batch.
+    """
     end = found.rows.column("end_offset").fill_null(-1).to_numpy()
     result: np.ndarray = np.where((end < found.limit) & (end >= found.base), end, found.base - 1)
     return result
@@ -149,7 +153,7 @@ def _ends(found: Files) -> np.ndarray:
 def of_ledger(
     rows: pa.Table, listed: pa.Table, read: Read
 ) -> tuple[list[tuple[str, Unseen]], dict[str, int]]:
-    """The missing offsets between the segments of logs in the ledger, each with ``<topic>-<partition>``.
+    """Finds the missing offsets between segments of logs in the ledger, each with ``<topic>-<partition>``.
 
     rows: COLUMNS of the ledger. listed: LISTING_SCHEMA; what is there alone was not decoded. Most logs
     show by their rows that nothing is missing; of the others the batches are read. The second value:
@@ -180,7 +184,7 @@ def of_ledger(
 
 
 def unread_segments(listed: pa.Table, read: pa.Array | pa.ChunkedArray) -> dict[str, list[int]]:
-    """Of each folder the base offsets of segments that are there, and were not decoded or can't be read.
+    """Returns, by folder, the base offsets of segments that are there and were not decoded, or can't be read.
 
     listed: LISTING_SCHEMA. read: string[n], the names of the others.
     """
@@ -192,7 +196,7 @@ def unread_segments(listed: pa.Table, read: pa.Array | pa.ChunkedArray) -> dict[
 
 
 def _suspects(found: Files) -> Files:
-    """The files of logs in which something may be missing, by the ledger alone.
+    """Returns the files of logs in which something may be missing, by the ledger alone.
 
     A segment begins behind the end of the one before, unless another shows that the log cleaner ran; or a
     base offset may be wrong: offsets go back, or leave what the names of the files allow.

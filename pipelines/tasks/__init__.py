@@ -1,1 +1,1 @@
-"""Slices of segments as tasks of workers: how they are sent and read, and whether they fit together."""
+"""Sends slices of segments to workers, reads their results, and checks whether these fit together."""

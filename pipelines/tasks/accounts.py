@@ -1,4 +1,4 @@
-"""What a scan of a log could not read, as offsets of its account (``udfs.batches.account``)."""
+"""Says which offsets a scan of a log could not read, for its account (``udfs.batches.account``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kafka_log_lake.udfs.format.file_names import file_name
 
 
 def of_damage(damage: DamagedRange) -> Unseen | None:
-    """The offsets that may have been in a damaged range; None if none can be missing."""
+    """Returns the offsets that may have been in a damaged range; None if none can be missing."""
     if damage.first_lost is None:
         return None
     return Unseen(
@@ -39,7 +39,7 @@ def of_damage(damage: DamagedRange) -> Unseen | None:
 
 
 def of_tail(tail: str, size: int, torn: tuple[int, int] | None, end: int, has_batches: bool) -> Unseen | None:
-    """The offsets in the tail of the last segment of a log; None without a tail.
+    """Returns the offsets in the tail of the last segment of a log; None without a tail.
 
     tail: none, torn or zeros. size: its bytes. torn: the offsets that the header of the incomplete batch
     claims; None where it is cut. end: the offset behind the last sound batch. has_batches: of the log.
@@ -59,7 +59,7 @@ def of_tail(tail: str, size: int, torn: tuple[int, int] | None, end: int, has_ba
 
 
 def of_unread(files: Mapping[int, str], limits: Mapping[int, int]) -> list[Unseen]:
-    """The offsets in files that were not read.
+    """Returns the offsets in files that were not read.
 
     files: base offset -> why. limits: base offset -> the same of the next file; none of the last.
     """

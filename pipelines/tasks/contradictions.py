@@ -1,4 +1,4 @@
-"""Metadata that contradict the log around them: base offset and leader epoch lie outside Kafka's checksum.
+"""Finds metadata that contradict the log around them: base offset and leader epoch lie outside the checksum.
 
 The rules are ``udfs.batches.offsets.misplaced`` and ``udfs.batches.epochs.wrong_epochs``.
 """
@@ -31,7 +31,10 @@ class Contradiction:
 
 
 def epochs_of(batches: np.ndarray) -> np.ndarray:
-    """EPOCHS[n], of sound batches (BATCH[m]) that follow each other."""
+    """Returns the series of batches of one leader epoch, in sound batches (BATCH[m]) that follow each other.
+
+    EPOCHS[n].
+    """
     epoch = batches["leader_epoch"]
     begins = np.ones(len(batches), dtype=bool)
     begins[1:] = epoch[1:] != epoch[:-1]
@@ -45,7 +48,7 @@ def epochs_of(batches: np.ndarray) -> np.ndarray:
 def contradictions(
     segments: Sequence[tuple[str, int]], runs: np.ndarray, epochs: Sequence[np.ndarray]
 ) -> list[Contradiction]:
-    """Those of one log.
+    """Returns the batches of one log whose base offset or leader epoch contradicts the log around them.
 
     segments: URI, and base offset in the name, in order. runs: RUN of the log. epochs: EPOCHS of each one.
     """

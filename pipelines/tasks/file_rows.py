@@ -1,4 +1,4 @@
-"""Rows of slices whose bytes Spark's own readers bring (``--read binary``): ``binaryFile``, and ``text``.
+"""Makes rows of slices whose bytes Spark's own readers bring (``--read binary``): ``binaryFile``, ``text``.
 
 A file of at most ``max_content`` bytes comes as the column ``content`` of ``binaryFile``. A larger one is not
 read there: its tasks open it and read their slices of it. Where only Spark can open it, ``text`` reads it in
@@ -49,7 +49,7 @@ class FileRows:
     max_content: int
 
     def rows(self, slices: Sequence[Slice]) -> DataFrame:
-        """Columns of SLICE_SCHEMA, with the bytes of the slices or for tasks that read them.
+        """Returns rows of SLICE_SCHEMA, with the bytes of the slices or for tasks that read them.
 
         Raises a UserError for a file that Spark can't open, or whose content its heap can't hold.
         """
@@ -68,7 +68,7 @@ class FileRows:
         return self.spark.createDataFrame([], SLICE_DDL)
 
     def _with_content(self, slices: Sequence[Slice]) -> DataFrame:
-        """One row a slice, with the content of its file unless that has grown past the bound."""
+        """Returns one row a slice, with the content of its file unless that has grown past the bound."""
         self._check_heap(max((one.segment for one in slices), key=lambda one: one.length))
         files = self._files(slices)
         plan = self.spark.createDataFrame(to_arrow(slices)).drop("content")
@@ -92,7 +92,10 @@ class FileRows:
             )
 
     def _opened_by_tasks(self, slices: Sequence[Slice]) -> DataFrame:
-        """One row a slice without content: of the files, ``binaryFile`` lists paths and lengths alone."""
+        """Returns one row a slice without content, which its task reads.
+
+        ``binaryFile`` only lists paths and lengths of the files.
+        """
         files = self._files(slices)
         if files is None:
             return self._none()
@@ -100,11 +103,11 @@ class FileRows:
         return distributed(files.select(_read_file()).join(F.broadcast(plan), _is_its_file()), tasks)
 
     def _files(self, slices: Sequence[Slice]) -> DataFrame | None:
-        """Spark's binaryFile rows of the slices' files; None if there is none of them any more."""
+        """Returns Spark's binaryFile rows of the slices' files; None if none of them is there any more."""
         return self._load(self.spark.read.format("binaryFile"), slices)
 
     def _load(self, reader: DataFrameReader, slices: Sequence[Slice]) -> DataFrame | None:
-        """A reader's rows of the slices' files that are there; None if none is."""
+        """Returns a reader's rows of those files of the slices that are there; None if none is."""
         uris = list(dict.fromkeys(one.segment.uri for one in slices))
         while uris:
             try:
@@ -121,11 +124,11 @@ class FileRows:
         return None
 
     def _in_lines(self, slices: Sequence[Slice]) -> list[DataFrame]:
-        """Rows with the bytes of files, chunk after chunk. ``text`` changes no byte of a line.
+        """Returns rows with the bytes of files, one a chunk.
 
-        Each file is read by one task, in order: ``text`` does not split what is compressed, so the files are
-        declared as compressed, by a codec that changes nothing. A file that Spark splits all the same has no
-        size, so that it is left.
+        ``text`` changes no byte of a line. Each file is read by one task, in order: ``text`` does not split
+        what is compressed, so the files are declared as compressed, by a codec that changes nothing. A file
+        that Spark splits all the same has no size, so that it is left.
         """
         by_suffix: dict[str, list[Slice]] = defaultdict(list)
         for one in slices:
@@ -155,7 +158,7 @@ class FileRows:
 
 
 def planned(spark: SparkSession, slices: Sequence[Slice], slice_bytes: int) -> tuple[DataFrame, int]:
-    """The rows of slices with the number of the task of each; and how many tasks there are."""
+    """Returns rows of slices with the number of the task of each, and how many tasks there are."""
     tasks = pack(slices, driver_of(spark).parallelism(), slice_bytes)
     table = to_arrow([slice_ for task in tasks for slice_ in task])
     ids = pa.array([number for number, task in enumerate(tasks) for _ in task], pa.int32())
@@ -163,13 +166,13 @@ def planned(spark: SparkSession, slices: Sequence[Slice], slice_bytes: int) -> t
 
 
 def distributed(rows: DataFrame, tasks: int) -> DataFrame:
-    """Rows with the number of their task, in these tasks and in order: columns of SLICE_SCHEMA."""
+    """Brings rows of slices into their numbered tasks, each in order; returns columns of SLICE_SCHEMA."""
     in_tasks = rows.repartitionById(tasks, "task").drop("task")
     return in_tasks.sortWithinPartitions(*_ROW_ORDER).select(*SLICE_SCHEMA.names)
 
 
 def _read_file() -> Column:
-    """The path of a row of binaryFile as a canonical URI."""
+    """Returns the column of binaryFile's paths as canonical URIs, named ``read_file``."""
     return canonical_path(F.col("path")).alias("read_file")
 
 

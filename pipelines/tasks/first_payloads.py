@@ -1,4 +1,4 @@
-"""What the first keys and values of each segment are, by the schema registry that lies among the logs."""
+"""Tells what the first keys and values of each segment are, by the schema registry among the logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BYTES = 1 << 20  # of a segment in which their batches begin
 
 @dataclass(frozen=True)
 class SchemaSegments:
-    """Where each worker reads the registry, once in a scan.
+    """The segments of ``_schemas``, from which each worker reads the registry once in a scan.
 
     uris: of the segments of ``_schemas``. scan: no other scan of a process has it, as segments grow.
     """
@@ -33,7 +33,7 @@ class SchemaSegments:
 
 
 def first_looks(source: ByteSource, slice_: Slice, schemas: SchemaSegments) -> Counter[PayloadKind]:
-    """What the payloads of the first data records of a segment are.
+    """Counts what the payloads of the first data records of a segment are.
 
     None for a later slice, and once this process has seen enough of a topic.
     """
@@ -63,7 +63,7 @@ def _first_rows(source: ByteSource, range_: Range) -> pa.Table:
 
 
 class _Sample:
-    """What one process has looked at in one scan. seen: records by topic."""
+    """Counts what one process has looked at in one scan. seen: records by topic."""
 
     def __init__(self, schemas: SchemaSegments) -> None:
         self.functions = TypedFunctions(registry_of(schemas.uris))

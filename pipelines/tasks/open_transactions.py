@@ -1,4 +1,4 @@
-"""The open transactions of a log, from the transactional batches that a scan noted."""
+"""Finds the open transactions of a log, from the transactional batches that a scan noted."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class OpenTransaction:
 
     @property
     def is_hanging(self) -> bool:
-        """Whether it is open for longer than a broker allows, as of the last write or now."""
+        """Says whether it is open for longer than a broker allows, as of the last write or now."""
         return self.ending is not None and self.ending.is_hanging
 
 
 def open_transactions(rows: np.ndarray, places: np.ndarray, clock: Clock) -> list[OpenTransaction]:
-    """The transactions that hold back the last stable offset.
+    """Returns the transactions that hold back the last stable offset.
 
     rows: TRANSACTIONAL. places: int64[m, 2], file and position of each damaged range.
     """
@@ -50,7 +50,10 @@ def open_transactions(rows: np.ndarray, places: np.ndarray, clock: Clock) -> lis
 
 
 def _open_transaction(one: np.void, first: np.void, clock: Clock, markers: np.ndarray) -> OpenTransaction:
-    """one: TRANSACTION. first: its first row of TRANSACTIONAL. markers: the log's, with credible times."""
+    """Describes a transaction that holds back the last stable offset, and how long it is open.
+
+    one: TRANSACTION. first: its first row of TRANSACTIONAL. markers: the log's, with credible times.
+    """
     offset = int(one["first_offset"])
     before = markers["timestamp"][markers["first_offset"] <= offset]
     behind = markers["timestamp"][markers["first_offset"] > offset]

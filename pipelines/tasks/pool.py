@@ -31,7 +31,7 @@ OnScanned = Callable[[int], None]  # called with the bytes of each scanned slice
 
 
 class OfSlice(Protocol):
-    """What scanning a slice gives."""
+    """The base of what scanning a slice gives."""
 
     @property
     def report(self) -> SliceReport: ...
@@ -50,7 +50,7 @@ def scan_segments(
     scan: Callable[[Slice], Scan],
     run: Map | None = None,
 ) -> Iterator[tuple[Segment, list[Scan]]]:
-    """Each segment with its slices in order.
+    """Yields each segment with the scans of its slices in order.
 
     processes: those that scan, at most. scan: what is done with a slice. run: what does it elsewhere; None
     for processes of this machine.
@@ -68,7 +68,7 @@ def scan_segments(
 
 @contextmanager
 def _workers(number: int) -> Iterator[Map]:
-    """A ``map`` that runs in worker processes, or in this process if one is enough."""
+    """Yields a ``map`` that runs in worker processes, or in this process if one is enough."""
     if number == 1:
         yield map
         return
@@ -86,7 +86,10 @@ def _workers(number: int) -> Iterator[Map]:
 def stage_of(
     function: Callable[[Any], Any],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function as a stage of Spark or of a worker: rows (number, item) -> (number, result), pickled."""
+    """Makes a stage of Spark or of a worker from a function: rows (number, item) -> (number, result).
+
+    Items and results are pickled.
+    """
 
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -100,7 +103,7 @@ def stage_of(
 
 
 def task_map(on_demand: SparkOnDemand) -> Map:
-    """A map over Spark's tasks, or over worker processes of this machine where the job has these.
+    """Returns a ``map`` over tasks of Spark, or over worker processes where the job has these.
 
     The function is one that workers can import, what it takes and gives can be pickled.
     """
@@ -120,7 +123,7 @@ def task_map(on_demand: SparkOnDemand) -> Map:
 
 
 class WorkerPool(ProcessPoolExecutor):
-    """Worker processes. A forked one shares the kernels that are loaded in this process."""
+    """Runs functions in worker processes. A forked one shares the kernels that this process has loaded."""
 
     def __init__(self, number: int) -> None:
         method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
@@ -138,7 +141,7 @@ _ended: Event | None = None  # of the pool that this process works for
 
 
 def is_ended() -> bool:
-    """Whether nobody waits any more for what this worker process does."""
+    """Says whether nobody waits any more for what this worker process does."""
     return _ended is not None and _ended.is_set()
 
 

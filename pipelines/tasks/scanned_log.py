@@ -1,4 +1,4 @@
-"""A log from the scans of its slices: the order of its offsets, damaged ranges, and the offsets it lacks."""
+"""Puts the scans of a log's slices together: the order of its offsets, its damaged ranges, what it lacks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,18 @@ Scanned = tuple[Segment, list[SliceScan]]  # a segment with its slices in order
 
 
 def missing_of(scanned: list[Scanned], unread: list[int]) -> list[Unseen]:
-    """The offsets of a log that no segment has. unread: base offsets of segments that can't be read."""
+    """Returns the offsets of a log that no segment has.
+
+    unread: base offsets of segments that can't be read.
+    """
     return missing_in(scanned, unread, placed(scanned, unread)[0])
 
 
 def end_of(scanned: Sequence[Scanned], segments: Sequence[Segment]) -> int:
-    """The offset behind the last batch of a log; 0 without one. segments: all of it; scanned: of these."""
+    """Returns the offset after the last batch of a log; 0 without one.
+
+    segments: all of the log. scanned: the scans of some of them.
+    """
     known = [each for each in scanned if not any(scan.report.problem for scan in each[1])]
     read = {segment for segment, _ in known}
     unread = [one.file_base_offset for one in segments if one not in read]
@@ -44,12 +50,12 @@ def missing_in(scanned: list[Scanned], unread: list[int], found: Order) -> list[
 
 
 def damages_of(segment: Segment, slices: list[SliceScan]) -> list[DamagedRange]:
-    """The damaged ranges of a segment, with the offsets around them."""
+    """Returns the damaged ranges of a segment, with the offsets around them."""
     return placed([(segment, slices)], [segment.file_limit] if segment.file_limit != NO_LIMIT else [])[1]
 
 
 def placed(scanned: list[Scanned], unread: list[int]) -> tuple[Order, list[DamagedRange]]:
-    """The order of a log's offsets, and its damaged ranges with the offsets around them."""
+    """Returns the order of a log's offsets, and its damaged ranges with the offsets around them."""
     files, places = files_of(scanned, unread), places_of(scanned)
     runs = with_undecoded(joined(scanned, "runs"), unread, files)
     runs["damages"] = ranges_before(runs, places)
@@ -68,12 +74,12 @@ def placed(scanned: list[Scanned], unread: list[int]) -> tuple[Order, list[Damag
 
 
 def files_of(scanned: Sequence[Scanned], unread: Sequence[int]) -> list[int]:
-    """The base offsets of all files of a log, rising."""
+    """Returns the base offsets of all files of a log, rising."""
     return sorted({*unread, *(segment.file_base_offset for segment, _ in scanned)})
 
 
 def places_of(scanned: list[Scanned]) -> np.ndarray:
-    """int64[m, 2]: file and position of each damaged range of a log."""
+    """Returns int64[m, 2]: file and position of each damaged range of a log."""
     places = [
         (segment.file_base_offset, one.position)
         for segment, slices in scanned
@@ -84,11 +90,11 @@ def places_of(scanned: list[Scanned]) -> np.ndarray:
 
 
 def joined(scanned: Sequence[Scanned], name: str) -> np.ndarray:
-    """The arrays of all slices (``name``: runs or transactional)."""
+    """Concatenates the arrays of all slices. name: of the array, runs or transactional."""
     return np.concatenate([getattr(scan, name) for _, slices in scanned for scan in slices])
 
 
 def is_zeros(segment: Segment, slices: list[SliceScan]) -> bool:
-    """Whether a segment has bytes, all of them zero."""
+    """Says whether a segment has bytes, all of them zero."""
     zeros = sum(scan.report.totals.tail_bytes for scan in slices if scan.report.totals.tail == "zeros")
     return 0 < zeros == segment.length

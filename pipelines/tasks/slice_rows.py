@@ -42,7 +42,7 @@ ReportRow = tuple[int, str, str]  # group_id, kind, payload: a data file, or the
 
 @dataclass(frozen=True)
 class Reader:
-    """How the bytes of a run's slices reach the workers.
+    """Brings the bytes of a run's slices to the workers.
 
     mode: DIRECT, BINARY or RAW. raw: the table raw_segments if mode is RAW. in_processes: whether the workers
     are processes of this machine; else they are Spark's. slice_bytes: see ``pipelines.plan.slices``.
@@ -62,7 +62,7 @@ class Reader:
 
     @property
     def reads_files(self) -> bool:
-        """Whether Spark reads files: a file that is gone has no row."""
+        """Says whether Spark reads files, so that a file that is gone has no row."""
         return self.mode == BINARY
 
     def reports(self, name: StageName, options: StageOptions, slices: Sequence[Slice]) -> list[ReportRow]:
@@ -78,11 +78,11 @@ class Reader:
 
     @property
     def was_stopped(self) -> bool:
-        """Whether Ctrl-C ended the last stage early. Spark gives nothing of a stage that it ended."""
+        """Says whether Ctrl-C ended the last stage early. Spark gives nothing of a stage that it ended."""
         return self.in_processes and self.on_demand.processes.was_stopped
 
     def observed(self, slices: Sequence[Slice], work: Stage, ddl: str) -> DataFrame:
-        """What a stage of Spark gives for these slices, among it reports.
+        """Returns the rows that a stage of Spark gives for these slices, among them reports.
 
         A listener of queries gets the sums of the reports as the observed metrics ``kafka_log_lake``.
         """
@@ -100,7 +100,7 @@ class Reader:
         return driver_of(self.spark).finished_share()
 
     def slices(self, segments: Iterable[Segment], first_group: int = 0, split: bool = True) -> list[Slice]:
-        """Slices of segments, as tasks can read them. split: see ``make_slices``."""
+        """Cuts segments into slices that tasks can read. split: see ``make_slices``."""
         if self.mode != BINARY:
             split = split and self.mode == DIRECT
             return make_slices(segments, self.slice_bytes, first_group, split)
@@ -112,9 +112,9 @@ class Reader:
         return slices + make_slices(small, self.slice_bytes, first_group + len(slices), split=False)
 
     def rows(self, slices: Sequence[Slice]) -> DataFrame:
-        """The input of a stage of Spark, columns of SLICE_SCHEMA; a group's rows are in one task, in order.
+        """Returns the input of a stage of Spark, columns of SLICE_SCHEMA.
 
-        Raises a UserError as ``FileRows.rows`` does.
+        The rows of a group are in one task, in order. Raises a UserError as ``FileRows.rows`` does.
         """
         if self.mode == BINARY:
             return FileRows(self.spark, self.slice_bytes, self.max_content).rows(slices)
@@ -122,7 +122,7 @@ class Reader:
         return distributed(self._with_chunks(frame) if self.mode == RAW else frame, tasks)
 
     def _with_chunks(self, plan: DataFrame) -> DataFrame:
-        """The input for RAW: one row for each chunk that overlaps a slice."""
+        """Returns the input for RAW: one row for each chunk that overlaps a slice."""
         assert self.raw is not None
         chunks = self.raw.select(
             F.col("segment").alias("owner"),
@@ -144,7 +144,7 @@ def _is_opened(segment: Segment) -> bool:
 
 
 def choose_mode(settings: Settings, uris: Sequence[str]) -> str:
-    """DIRECT, BINARY or RAW for a run over these segments.
+    """Chooses DIRECT, BINARY or RAW for a run over these segments.
 
     Landed bytes are in files that workers can read, but for those of a table that a catalog manages. Raises
     a UserError where Spark is to read what it does not open.

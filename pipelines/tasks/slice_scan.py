@@ -199,7 +199,7 @@ class DamageCollector:
 
 
 class TransactionCollector(DamageCollector):
-    """Collects the transactional batches too."""
+    """Collects runs, damaged ranges and the transactional batches into a SliceScan."""
 
     def __init__(self, scan: SliceScan, segment: Segment) -> None:
         super().__init__(scan, segment)
@@ -230,7 +230,7 @@ class TransactionCollector(DamageCollector):
 
 
 class TotalsCollector(TransactionCollector):
-    """Collects counts by format, timestamps and leader epochs too."""
+    """Collects runs, damaged ranges, counts by format, timestamps and leader epochs into a SliceScan."""
 
     def __init__(self, scan: SliceScan, segment: Segment) -> None:
         super().__init__(scan, segment)

@@ -51,12 +51,15 @@ class Verdict:
 
     @property
     def totals(self) -> Totals:
-        """The sums of all slices in this run."""
+        """Sums the totals of all slices in this run."""
         return Totals(**{name: sum(getattr(r.totals, name) for r in self.reports) for name in _COUNTS})
 
 
 def shortened(verdicts: Iterable[Verdict]) -> list[LedgerRow]:
-    """Ledger rows of rewritten segments that reach no higher offset than before: truncated or compacted."""
+    """Returns the new ledger rows of rewritten segments whose last offset is no higher than before.
+
+    These were truncated or compacted.
+    """
     return [
         v.row
         for v in verdicts
@@ -69,7 +72,7 @@ def shortened(verdicts: Iterable[Verdict]) -> list[LedgerRow]:
 
 
 def judge(segment: Segment, reports: Sequence[SliceReport], run: StageOptions) -> Verdict:
-    """The verdict on a segment, from the reports on all its slices. Raises RunFailed if bytes are missing."""
+    """Judges a segment by the reports on all its slices. Raises RunFailed if bytes are missing."""
     ordered = tuple(sorted(reports, key=lambda r: r.start))
     broken = chain_break(segment, ordered)
     if broken:
@@ -82,7 +85,7 @@ def judge(segment: Segment, reports: Sequence[SliceReport], run: StageOptions) -
 
 
 def with_batches(reports: Sequence[SliceReport]) -> list[SliceReport]:
-    """The first slice, and those in which a worker found the beginning of a batch."""
+    """Returns the first report, and those of slices in which a worker found the beginning of a batch."""
     return [r for i, r in enumerate(reports) if i == 0 or r.totals.begin is not None]
 
 
@@ -114,7 +117,7 @@ def check_accounting(segment: Segment, reports: Sequence[SliceReport]) -> None:
 
 
 def ledger_row(segment: Segment, reports: Sequence[SliceReport], run: StageOptions) -> LedgerRow:
-    """The segment's new ledger row; GO_ON adds to the row that the ledger has."""
+    """Returns the segment's new ledger row; with GO_ON it adds to the row that the ledger has."""
     log_start_offset = segment.was.log_start_offset if segment.was else segment.log_start_offset
     fresh = segment.new_row(log_start_offset=log_start_offset, content_crc32c=0)
     was = segment.was if segment.action is Action.GO_ON and segment.was else fresh
@@ -154,17 +157,20 @@ def ledger_row(segment: Segment, reports: Sequence[SliceReport], run: StageOptio
 
 
 def lowest(*values: int | None) -> int | None:
-    """The lowest value that is not None; None where all are."""
+    """Returns the lowest value that is not None; None where all are."""
     return min((v for v in values if v is not None), default=None)
 
 
 def highest(*values: int | None) -> int | None:
-    """The highest value that is not None; None where all are."""
+    """Returns the highest value that is not None; None where all are."""
     return max((v for v in values if v is not None), default=None)
 
 
 def _regressions_between(chain: Iterable[SliceReport]) -> int:
-    """Offset regressions from the last batch of a slice to the first of the next, which no slice sees."""
+    """Counts offset regressions from the last batch of a slice to the first of the next.
+
+    No slice sees these.
+    """
     count, end_offset = 0, None
     for report in chain:
         first = report.totals.first_base_offset
@@ -174,7 +180,10 @@ def _regressions_between(chain: Iterable[SliceReport]) -> int:
 
 
 def _content_crc32c(crc: int | None, chain: Sequence[SliceReport]) -> int | None:
-    """CRC-32C of all decoded bytes. crc: of those before this run; 0 without any, None if unknown."""
+    """Returns the CRC-32C of all decoded bytes; None if unknown.
+
+    crc: of the bytes decoded before this run; 0 without any, None if unknown.
+    """
     if crc is None:
         return None
     for i, report in enumerate(chain):
@@ -191,5 +200,5 @@ def _content_crc32c(crc: int | None, chain: Sequence[SliceReport]) -> int | None
 
 
 def first_byte(report: SliceReport, is_first: bool) -> int:
-    """Position of a slice's first byte: its first batch; for the first slice of a run, its start."""
+    """Returns the position of a slice's first batch; in the first slice of a run, of the slice's start."""
     return report.start if is_first or report.totals.begin is None else report.totals.begin
