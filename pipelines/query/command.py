@@ -120,9 +120,14 @@ def _note_uncommitted(database: duckdb.DuckDBPyConnection, statement: str) -> No
         )
 
 
+def duckdb_reads(lake: str) -> bool:
+    """Returns whether DuckDB opens lakes there: in local folders and object stores."""
+    return local_path(lake) is not None or is_object_store(canonical_uri(lake))
+
+
 def choose_engine(engine: str, lake: str, writes: str = "refuse", at: str | None = None) -> str:
     """Chooses the engine of statements: duckdb or spark. Raises a UserError for one that can't run them."""
-    is_here = local_path(lake) is not None or is_object_store(canonical_uri(lake))
+    is_here = duckdb_reads(lake)
     if engine == "auto":
         engine = "spark" if writes == "allow" or not is_here or _is_elsewhere() else "duckdb"
     if engine == "spark" and at is not None:

@@ -24,7 +24,7 @@ from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable, room_
 from kafka_log_lake.pipelines.engine.run_command import run_command
 from kafka_log_lake.pipelines.lake.address import open_log
 from kafka_log_lake.pipelines.query import duck
-from kafka_log_lake.pipelines.query.command import choose_engine
+from kafka_log_lake.pipelines.query.command import duckdb_reads
 from kafka_log_lake.pipelines.sql.database import open_database
 from kafka_log_lake.pipelines.sql.statements import check_text, has_code, split_statements
 from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS
@@ -167,7 +167,7 @@ def run(settings: LakeSettings, at: str | None = None, log: str | None = None) -
         raise UserError(f"there is no lake at {lake}: name a folder that decode made")
     if log is not None:
         lake = open_log(lake, log)
-    if choose_engine("auto", lake, at=at) == "spark":
+    if not duckdb_reads(lake):
         raise UserError(
             f"DuckDB reads no lake at {lake}: use query --engine spark, or register() in a session"
         )

@@ -122,6 +122,8 @@ def test_the_shell_does_not_name_options_that_it_lacks(
     lake: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     capsys.readouterr()
+    # on a machine of a cluster too, where query runs in Spark by itself
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
     monkeypatch.setattr("sys.stdin", io.StringIO("COPY records TO 'x.csv'; ATTACH 'x.db';"))
     assert main(["sql", "--lake", lake]) == 1
     first, second, _ = capsys.readouterr().err.splitlines()
