@@ -31,7 +31,17 @@ from kafka_log_lake.udfs.format.schema import RECORDS, TABLES
 from tests.support.answers import answer
 from tests.support.corpus import ORACLE
 from tests.support.corpus import ROOT as CORPUS
-from tests.support.docs import FORMATS, OPERATIONS, QUALITY, README, ROOT, VIEWS_PAGE, blocks, bundled_sources
+from tests.support.docs import (
+    CONNECT,
+    FORMATS,
+    OPERATIONS,
+    QUALITY,
+    README,
+    ROOT,
+    VIEWS_PAGE,
+    blocks,
+    bundled_sources,
+)
 from tools import picture
 
 if TYPE_CHECKING:
@@ -47,7 +57,7 @@ def bundled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> st
 
 
 @pytest.mark.parametrize(
-    ("page", "least"), [(README, 3), (VIEWS_PAGE, len(VIEWS))], ids=lambda v: str(v)[-9:]
+    ("page", "least"), [(README, 1), (VIEWS_PAGE, len(VIEWS))], ids=lambda v: str(v)[-9:]
 )
 def test_shown_queries_print_what_the_page_shows(
     spark: SparkSession, bundled: str, page: Path, least: int
@@ -125,12 +135,13 @@ def test_the_picture_of_a_session_shows_what_the_commands_print(
     assert "url(http" not in picture.PICTURE.read_text()
 
 
-def test_python_of_the_readme_runs(
+def test_python_of_the_readme_and_of_connect_runs(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     monkeypatch.chdir(tmp_path)
-    with_spark, lazy, of_frame, alone = blocks(README, "python")
+    (with_spark,) = blocks(README, "python")
+    lazy, of_frame, alone = blocks(CONNECT, "python")
     names: dict[str, Any] = {"spark": spark}
     exec(with_spark, names)
     assert names["summary"].records == DeltaTable(tmp_path / "lake" / "records").count() > 0
@@ -144,9 +155,9 @@ def test_python_of_the_readme_runs(
     assert "crc_mismatch at byte 3374 - 796 bytes" in capsys.readouterr().out
 
 
-def test_readers_of_the_readme_find_rows(bundled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_of_the_page_find_rows(bundled: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(bundled).parent)
-    (shown,) = (block for block in blocks(README, "text") if "scan_delta" in block)
+    (shown,) = (block for block in blocks(CONNECT, "text") if "scan_delta" in block)
     calls = [line for line in shown.splitlines() if not line.startswith("spark.")]
     assert len(calls) == 4
     for call in calls:
@@ -179,10 +190,10 @@ def test_every_answer_on_the_page_of_questions_runs(
 
 
 def test_python_alone_needs_no_spark() -> None:
-    """The block of the README that promises no Spark, in a Python that cannot import it."""
+    """The block of the page that promises no Spark, in a Python that cannot import it."""
     script = (
         "import sys; sys.modules['pyspark'] = sys.modules['pipelines'] = None\n"
-        + blocks(README, "python")[-1]
+        + blocks(CONNECT, "python")[-1]
     )
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True

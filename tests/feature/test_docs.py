@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import glob
-import importlib.metadata
 import re
 import shlex
 import sys
@@ -17,6 +16,7 @@ from packaging.requirements import Requirement
 
 import kafka_log_lake
 from kafka_log_lake.pipelines import decode_batches, ingest_raw
+from kafka_log_lake.pipelines.cli import program
 from kafka_log_lake.pipelines.cli.commands import COMMANDS as ALL_COMMANDS
 from kafka_log_lake.pipelines.cli.commands import DECODE, INGEST, QUALITY_REPORT
 from kafka_log_lake.pipelines.cli.options import parser_of, with_not
@@ -30,7 +30,6 @@ from kafka_log_lake.pipelines.query import command as query
 from kafka_log_lake.pipelines.sql_shell import command as sql_shell
 from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, VIEWS
 from kafka_log_lake.udfs.format.report_tables import QUALITY_METRICS
-from kafka_log_lake.udfs.format.schema import TABLES
 from tests.support.docs import (
     ARCHITECTURE,
     COMMANDS,
@@ -165,18 +164,6 @@ def test_columns_of_the_views_are_as_written(spark: SparkSession, lake: str) -> 
         assert found == [(c.name, c.sql_type, c.comment) for c in view.columns], view.name
 
 
-def test_the_number_of_packages_that_the_wheel_brings() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    found: set[str] = set()
-    left = [Requirement(one) for one in project["dependencies"]]
-    while left:
-        one = left.pop()
-        if (one.marker is None or one.marker.evaluate({"extra": ""})) and one.name.lower() not in found:
-            found.add(one.name.lower())
-            left += map(Requirement, importlib.metadata.requires(one.name) or ())
-    assert f"{len(found)} packages and itself" in README.read_text()
-
-
 def test_the_extras_of_the_notebooks_have_what_they_need() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     names = {extra: {Requirement(one).name for one in ones} for extra, ones in extras.items()}
@@ -186,13 +173,29 @@ def test_the_extras_of_the_notebooks_have_what_they_need() -> None:
     assert imported - sys.stdlib_module_names - {"kafka_log_lake"} <= names["notebooks"] | names["spark"]
 
 
-def test_readme_lists_all_tables_and_views() -> None:
-    found = {row[0].strip("`") for row in cells(README, "## Tables")}
-    assert found == {table.name for table in TABLES}
-    views = README.read_text().split("| view | gives |", 1)[1].split("\n\n", 1)[0]
-    named = re.findall(r"^\| (`.*?`) \|", views, re.MULTILINE)
-    listed = {name for cell in named for name in re.findall(r"`(\w+)`", cell)}
-    assert listed == {view.name for view in VIEWS} | {"key_partitions"}
+def test_commands_of_the_readme_print_what_it_shows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The commands that anybody can try: each shown line is one that is printed."""
+    monkeypatch.chdir(ROOT)
+    shown = re.findall(
+        r"^```sh\nuvx --from \S+ kafka-log-lake ([^\n]*)\n```\n\n```text\n(.*?)^```$",
+        README.read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+    assert len(shown) == 3
+    for command, lines in shown:
+        assert program.main(shlex.split(command)) == 0
+        printed = capsys.readouterr().out.splitlines()
+        assert {line.rstrip() for line in lines.splitlines()} - {"..."} <= {line.rstrip() for line in printed}
+
+
+def test_the_readme_is_short_and_its_views_exist() -> None:
+    lines = README.read_text().splitlines()
+    assert len(lines) <= 180
+    named = [row[0].strip("`") for row in cells(README, "Load and query")]
+    assert set(named) <= {view.name for view in SESSION_VIEWS}
+    assert len(named) == 6
 
 
 def test_each_view_has_an_example_on_a_page() -> None:

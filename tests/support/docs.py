@@ -12,6 +12,7 @@ README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 DOCS = [*sorted((ROOT / "docs").glob("*.md")), ARCHITECTURE, ROOT / "CONTRIBUTING.md"]
 VIEWS_PAGE = ROOT / "docs" / "views.md"
+CONNECT = ROOT / "docs" / "connect.md"
 COMMANDS, OPERATIONS = ROOT / "docs" / "commands.md", ROOT / "docs" / "operations.md"
 FORMATS, QUALITY = ROOT / "docs" / "formats_and_cost.md", ROOT / "docs" / "quality.md"
 
