@@ -1,4 +1,4 @@
-"""The search for the next sound batch after damage: in bytes that have none, and behind one flipped length.
+"""The search for the next sound batch after damage: in bytes that have none, and after one flipped length.
 
 The near misses are what a search could take too long over: headers that are plausible, whose lengths lead to
 each other a long way on, and whose checksums are wrong.
@@ -22,7 +22,7 @@ from kafka_log_lake.udfs.format import layout as f
 
 
 def v2_near_misses(size: int, leads: int) -> bytes:
-    """Headers of magic 2 one behind the other, each of which leads to another one ``leads`` bytes on."""
+    """Headers of magic 2 one after the other, each of which leads to another one ``leads`` bytes on."""
     body = struct.pack(">Hiqqqhii", 0, 9, 1_700_000_000_000, 1_700_000_000_000, -1, -1, -1, 10)
     length = leads // f.V2_HEADER_SIZE * f.V2_HEADER_SIZE
     header = struct.pack(">qiibI", 0, length - f.LOG_OVERHEAD, 0, 2, 0xBAD) + body

@@ -170,7 +170,7 @@ def _next_to(
     peers: Mapping[str, Callable[[], float]],
     infers: bool = False,
 ) -> Iterator[Row]:
-    """A row for each peer; the first of Avro's has the goal. Types are known, as behind the first file."""
+    """A row for each peer; the first of Avro's has the goal. Types are known, as after the first file."""
     column, size = pa.array(payloads, pa.binary()), sum(map(len, payloads))
     reader = PayloadReader(Registry([schema]))
     types: dict[str, pa.DataType] = {}

@@ -114,7 +114,7 @@ hanging.show(20, truncate=False)
 found = hanging.collect()
 for row in found:
     print(
-        f"{row.topic}-{row.partition}: {row.held_records:,} records wait behind offset {row.first_offset:,}."
+        f"{row.topic}-{row.partition}: {row.held_records:,} records wait after offset {row.first_offset:,}."
     )
 if not found:
     print("No transaction hangs.")

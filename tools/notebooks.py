@@ -1,6 +1,6 @@
 """Converts the notebooks to Jupyter's format: ``python -m tools.notebooks FOLDER`` writes ``*.ipynb`` there.
 
-The notebooks are in Databricks source format: cells between ``# COMMAND ----------``, text behind
+The notebooks are in Databricks source format: cells between ``# COMMAND ----------``, text after
 ``# MAGIC``. What they need to run stays as it is: a folder above them with the project's packages.
 """
 

@@ -49,7 +49,7 @@ class Argument:
 class Screen:
     """What ``--help`` shows of a command with many options.
 
-    usage: behind its name. about: what it does. rows: a label and items. An item is the name of an argument
+    usage: what follows its name. about: what it does. rows: a label and items. An item names an argument
     or a setting, which is shown as an option with what it takes, or words with a capital; a text may follow
     after a colon. examples: arguments of calls. page: of the documentation.
     """

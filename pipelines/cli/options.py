@@ -85,8 +85,8 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             options = [name for action in self._actions for name in action.option_strings]
             hint = nearest(unknown[0].split("=")[0], options) if unknown[0].startswith("-") else ""
-            behind = unknown[0].replace("--not", "-", 1) if unknown[0].startswith("--not") else ""
-            if behind == "-" or (behind[:2] == "--" and (behind in options or "--not-" not in hint)):
+            rest = unknown[0].replace("--not", "-", 1) if unknown[0].startswith("--not") else ""
+            if rest == "-" or (rest[:2] == "--" and (rest in options or "--not-" not in hint)):
                 raise UserError("--not goes before a condition of find, as in --not --key user-17")
             if {"statement", "lake"} <= vars(given).keys():
                 hint = "put it in quotes, or the shell splits it and takes * for names of files"

@@ -200,7 +200,7 @@ def spans(
         start = begin.position if base == begin.segment else 0
         stop = after.position if base == after.segment else segment.length
         if begin.segment <= base <= after.segment and start < stop:
-            # behind the last whole batch the last segment is not read: its end is where the batch ends
+            # after the last whole batch the last segment is not read: its end is where the batch ends
             length = segment.length if segment.has_successor else stop
             found.append(Span(replace(segment, length=length), start, stop))
     return found
@@ -270,7 +270,7 @@ def _by_offset(folder: Sequence[Segment], before: StreamPosition, failfast: bool
     with opened(folder[at]) as source:
         for header in headers(source, 0, folder[at].length):
             if header.last_offset >= wanted:
-                return _behind(folder[at], source, last, wanted)
+                return _position_after(folder[at], source, last, wanted)
             last = header
         if at + 1 < len(folder):
             return _start_of(folder[at + 1])
@@ -280,7 +280,7 @@ def _by_offset(folder: Sequence[Segment], before: StreamPosition, failfast: bool
                 f"{folder[at].segment} ends before offset {reached}, and the stream had read up to {wanted}: "
                 "the log was truncated; start a new query with a new checkpoint"
             )
-        return _behind(folder[at], source, last, wanted)
+        return _position_after(folder[at], source, last, wanted)
 
 
 def _read_on(folder: Sequence[Segment], begin: StreamPosition, limit: int | None) -> StreamPosition:
@@ -301,7 +301,7 @@ def _read_on(folder: Sequence[Segment], begin: StreamPosition, limit: int | None
         after, is_cut = _walk(segment, place, left)
         if is_cut or not goes_on:
             return after
-        left = 0  # behind the last header lies damage: the rest of the segment is read too
+        left = 0  # after the last header lies damage: the rest of the segment is read too
     return place
 
 
@@ -311,9 +311,9 @@ def _walk(segment: Segment, place: StreamPosition, limit: int | None) -> tuple[S
     with opened(segment) as source:
         for header in headers(source, place.position, segment.length):
             if limit is not None and last is not None and header.end - place.position > limit:
-                return _behind(segment, source, last, place.next_offset), True
+                return _position_after(segment, source, last, place.next_offset), True
             last = header
-        after = place if last is None else _behind(segment, source, last, place.next_offset)
+        after = place if last is None else _position_after(segment, source, last, place.next_offset)
         if not segment.has_successor and not may_go_on(source, after.position, segment.length):
             _note_damage(segment.segment, after.position)
         return after, False
@@ -330,7 +330,9 @@ def _note_damage(segment: str, position: int) -> None:
     )
 
 
-def _behind(segment: Segment, source: ByteSource, last: Header | None, next_offset: int) -> StreamPosition:
+def _position_after(
+    segment: Segment, source: ByteSource, last: Header | None, next_offset: int
+) -> StreamPosition:
     """Returns the position after a batch; without one the begin of the segment."""
     base, topic_id = segment.file_base_offset, segment.topic_id or ""
     if last is None:

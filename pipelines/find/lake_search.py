@@ -74,8 +74,8 @@ _TRANSACTIONS = f"""SELECT partition_dir, producer_id, producer_epoch, first_off
   NOT holds_last_stable_offset
 FROM current_transactions WHERE {_IN_LOGS} AND first_offset IS NOT NULL"""
 # The last offset that the file names allow in a segment of which records were left out
-_LEFT_OUT_UNTIL = f"""SELECT max(coalesce(behind - 1, {2**63 - 1})) FROM (
-  SELECT left_out, lead(file_base_offset) OVER (ORDER BY file_base_offset) AS behind
+_LEFT_OUT_UNTIL = f"""SELECT max(coalesce(next_base - 1, {2**63 - 1})) FROM (
+  SELECT left_out, lead(file_base_offset) OVER (ORDER BY file_base_offset) AS next_base
   FROM segments WHERE {_IN_LOG}
 ) WHERE left_out <> 0"""
 # The logs in which a segment does not end where the next begins, or offsets go back: only there may a segment

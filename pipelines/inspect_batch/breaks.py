@@ -23,21 +23,21 @@ _MOST_BYTES = 1 << 20  # of a batch whose records are looked for after the break
 class Break:
     """A place in a batch where records can't be read.
 
-    at: where a record, or a length, should begin and can't be read. behind: where the records can be read
+    at: where a record, or a length, should begin and can't be read. resumes: where the records can be read
     again; -1 unknown. lost: number of records between, by their count and by their offsets. next: where the
     record after ``at`` should begin, by the length that is at ``at``; -1 unknown. size: bytes of the batch.
     """
 
     at: int
     size: int
-    behind: int = -1
+    resumes: int = -1
     lost: int = 0
     next: int = -1
 
     @property
     def end(self) -> int:
         """Returns the place up to which nothing can be read."""
-        return self.behind if self.behind >= 0 else self.size
+        return self.resumes if self.resumes >= 0 else self.size
 
 
 def break_of_records(data: bytes, count: int, last_delta: int) -> Break | None:
@@ -54,10 +54,10 @@ def break_of_records(data: bytes, count: int, last_delta: int) -> Break | None:
     if front == count and at == len(data):
         return None
     following = _next_of(data, at, delta)
-    behind, lost = _records_behind(data, at, count - front, delta, last_delta)
-    if behind < 0 and count == last_delta + 1:  # the last record would be found, were it sound
+    resumes, lost = _records_after(data, at, count - front, delta, last_delta)
+    if resumes < 0 and count == last_delta + 1:  # the last record would be found, were it sound
         lost = count - front
-    return Break(at, len(data), behind, lost, following)
+    return Break(at, len(data), resumes, lost, following)
 
 
 def _next_of(data: bytes, at: int, delta: int) -> int:
@@ -104,7 +104,7 @@ def record_at(data: bytes, at: int, end: int) -> tuple[int, int] | None:
     return None if delta < 0 else (record.end, delta)
 
 
-def _records_behind(data: bytes, start: int, left: int, delta: int, last_delta: int) -> tuple[int, int]:
+def _records_after(data: bytes, start: int, left: int, delta: int, last_delta: int) -> tuple[int, int]:
     """Finds records that lead to the end of the batch: (their begin, records lost before it), or (-1, 0).
 
     left: records from ``start`` on; delta: of the offset before. As many records must be missing by

@@ -53,7 +53,7 @@ def _order(source: ByteSource, content: np.ndarray, place: BatchPlace, first: in
     follows = after.magic == f.MAGIC_V2 and after.base_offset == low + 1  # no room for this batch between
     if not follows and after.last_offset + 1 != first:
         return None
-    text = f"the batch behind, at position {after.position}, with offsets up to {after.last_offset}, belongs "
+    text = f"the next batch, at position {after.position}, with offsets up to {after.last_offset}, belongs "
     text += f"before this one, with offsets {first} to {last}: two writes in the wrong order"
     return Cause(causes.ORDER, causes.LIKELY, text, place.position, len(content) + after.size)
 
@@ -81,8 +81,8 @@ def _offset_flip(content: np.ndarray, stored: int, place: BatchPlace, span: int,
         return None
     wanted = low if v2 else low + span
     # of magic 0 and 1 the next header has its last offset
-    behind = 1 << 62 if after is None else after.base_offset if v2 else after.last_offset
-    high = behind - span if v2 else behind
+    next_offset = 1 << 62 if after is None else after.base_offset if v2 else after.last_offset
+    high = next_offset - span if v2 else next_offset
     is_wrong = _is_misplaced(place, stored if v2 else stored - span, stored + span if v2 else stored)
     if not is_wrong and (stored == wanted or (v2 and stored + 1 == high)):
         return None
@@ -94,7 +94,7 @@ def _offset_flip(content: np.ndarray, stored: int, place: BatchPlace, span: int,
     name, sure = ("baseOffset" if v2 else "offset"), causes.LIKELY if is_wrong else causes.POSSIBLE
     why = f"the batch before ends with {low - 1}" if before is not None else f"the file's name has {low}"
     if after is not None:
-        why += f", the one behind has {behind}"
+        why += f", the next one has {next_offset}"
     if not is_wrong and low <= stored < high:
         why += ". Nothing contradicts it: a compacted log has such gaps"
     return _outside(content, place.position, f.OFFSET_POS, 8, bit, (name, stored, value, why, sure))

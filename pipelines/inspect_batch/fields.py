@@ -208,7 +208,7 @@ def _meaning_of_message(one: Field, stored: dict[str, Any], position: int, level
         case "keyLength" | "valueLength" if value < 0:
             return "null"
         case "surplus":
-            return "bytes behind the value"
+            return "bytes after the value"
     return ""
 
 

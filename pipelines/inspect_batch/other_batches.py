@@ -37,7 +37,7 @@ def inner_batch(damage: DamagedBatch) -> Cause | None:
     if not position < inside.begin < min(end, damage.length):
         return _lost_batch(damage, inside)
     at, last = inside.begin - position, int(damage.header["last_offset"])
-    words = f"at position {inside.begin}, {count_of(at, 'byte')} behind its begin, a sound batch begins "
+    words = f"at position {inside.begin}, {count_of(at, 'byte')} after its begin, a sound batch begins "
     words += f"(offsets {inside.first} to {inside.last})"
     if damage.ends_right:
         if not _was_written_over(damage, at):
@@ -80,19 +80,14 @@ def _ends_at(damage: DamagedBatch, size: int) -> bool:
     return is_plain and break_of_records(data, int(e["count"]), int(e["last_offset_delta"])) is None
 
 
-def _lost_batch(damage: DamagedBatch, behind: SoundBatch) -> Cause | None:
+def _lost_batch(damage: DamagedBatch, after: SoundBatch) -> Cause | None:
     """Finds that offsets are missing after the batch, in fewer bytes than a batch needs: it was cut."""
     end, last = damage.position + damage.size, int(damage.header["last_offset"])
-    room = behind.begin - end
+    room = after.begin - end
     is_one = damage.header["magic"] == f.MAGIC_V2 and _header_agrees(damage.wrong, 0)
-    if (
-        not is_one
-        or not 0 < room < f.V2_HEADER_SIZE
-        or behind.first <= last + 1
-        or not _leads_on(damage, end)
-    ):
+    if not is_one or not 0 < room < f.V2_HEADER_SIZE or after.first <= last + 1 or not _leads_on(damage, end):
         return None
-    text = f"offsets {last + 1} to {behind.first - 1} are missing before position {behind.begin}, where the "
+    text = f"offsets {last + 1} to {after.first - 1} are missing before position {after.begin}, where the "
     text += f"next sound batch begins, and {count_of(room, 'byte')} can't hold them: the batch was cut"
     return Cause(causes.CUT, LIKELY, text, end, 0)
 
@@ -146,9 +141,7 @@ def between_batches(damage: DamagedBatch) -> Cause | None:
         return None
     put_in = count_of(damage.taken, "byte")
     text = f"{put_in} from position {damage.position} on, put in between two batches: "
-    text += (
-        f"offset {after.base_offset} behind them goes on from {before.last_offset} before, none is missing"
-    )
+    text += f"offset {after.base_offset} after them goes on from {before.last_offset} before, none is missing"
     return Cause(causes.OTHER, LIKELY, text, damage.position, damage.taken)
 
 
@@ -160,10 +153,10 @@ def end_of_segment(damage: DamagedBatch) -> Cause | None:
     if missing <= 0 or damage.sound:
         return None
     broken = _break_at_end(damage)
-    if broken is not None and broken.behind >= 0:
-        first, last = damage.position + broken.at, damage.position + broken.behind
+    if broken is not None and broken.resumes >= 0:
+        first, last = damage.position + broken.at, damage.position + broken.resumes
         text = f"the batch lacks {count_of(missing, 'byte')} between position {first} and {last}: "
-        text += "the records behind end with the segment"
+        text += "the records after it end with the segment"
         return _cut(damage, text, first, missing)
     if not _begins_right(damage, broken):
         return None
@@ -211,13 +204,13 @@ def _is_size_plausible(damage: DamagedBatch, size: int, present: int) -> bool:
     broken = break_of_records(data, count, int(e["last_offset_delta"]))
     if broken is None:
         return False
-    behind = broken.behind if broken.behind >= 0 else present
-    if broken.behind >= 0 and broken.lost == 1 and broken.next >= 0:
-        return broken.next == behind + size - present
-    lost = broken.lost if broken.behind >= 0 else count - _records_before(data, broken.at)
+    resumes = broken.resumes if broken.resumes >= 0 else present
+    if broken.resumes >= 0 and broken.lost == 1 and broken.next >= 0:
+        return broken.next == resumes + size - present
+    lost = broken.lost if broken.resumes >= 0 else count - _records_before(data, broken.at)
     if lost < count:
-        near.append((broken.at - f.V2_HEADER_SIZE + present - behind) / (count - lost))
-    own = (behind - broken.at + size - present) / max(1, lost)
+        near.append((broken.at - f.V2_HEADER_SIZE + present - resumes) / (count - lost))
+    own = (resumes - broken.at + size - present) / max(1, lost)
     return bool(near) and min(near) / _ALIKE <= own <= _ALIKE * max(near)
 
 

@@ -78,7 +78,7 @@ def over_records(damage: DamagedBatch) -> Cause | None:
     broken = damage.break_
     if broken is None or not damage.ends_right:
         return None
-    if broken.at == f.V2_HEADER_SIZE and broken.behind < 0:  # the attributes may hide that it is compressed
+    if broken.at == f.V2_HEADER_SIZE and broken.resumes < 0:  # the attributes may hide that it is compressed
         return None
     for at in (broken.at, broken.next):
         for begin, end in _runs(_TEXT, damage.wrong):
@@ -92,7 +92,7 @@ def over_records(damage: DamagedBatch) -> Cause | None:
         return None
     first, last = damage.position + broken.at, damage.position + broken.end
     text = f"{broken.lost} records from position {first} to {last} can't be read"
-    text += ", those before and behind can" if broken.behind >= 0 else ", those before can"
+    text += ", those before and after it can" if broken.resumes >= 0 else ", those before can"
     text += ": bytes that are not of this batch were written over them, in whole or in part"
     return Cause(causes.OTHER, LIKELY, text, first, last - first)
 
@@ -101,9 +101,9 @@ def _is_all(damage: DamagedBatch, broken: Break, end: int) -> bool:
     """Returns whether a run up to ``end`` explains all lost records: about one of them may lie after it."""
     if damage.header["magic"] != f.MAGIC_V2:
         return True
-    if broken.behind < 0:
+    if broken.resumes < 0:
         return end >= broken.size
-    return 0 <= (broken.behind - end) * broken.lost <= 2 * (broken.behind - broken.at)
+    return 0 <= (broken.resumes - end) * broken.lost <= 2 * (broken.resumes - broken.at)
 
 
 def in_payload(damage: DamagedBatch) -> Cause | None:

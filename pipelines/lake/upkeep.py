@@ -76,7 +76,7 @@ def _vacuum(delta: DeltaTable, path: str, hours: int) -> int:
 
     In full the table's folders are listed too, for files that no commit names: killed jobs leave some. Where
     these listings break off again and again, such files stay for the next time. Every other attempt looks
-    first whether one before it deleted the files, and broke off behind that.
+    first whether one before it deleted the files, and broke off after that.
     """
     system, folder = open_store(path)
     # In full it would also delete deletion vectors that are in use
@@ -119,7 +119,7 @@ def from_the_start(rows: Collection[LedgerRow], known: Collection[LedgerRow]) ->
     """Returns the rows of segments that are at the start of their log: no other known one is before them.
 
     As a broker's retention does: a hole in a log looks like a loss, and a transaction whose marker was there
-    would hold back all records behind it.
+    would hold back all records after it.
     """
     names = {row.segment for row in rows}
     first_kept: dict[str, int] = {}

@@ -28,7 +28,7 @@ from kafka_log_lake.pipelines.plan.landed import Landed
 from kafka_log_lake.pipelines.typed.tables import typed_tables
 from kafka_log_lake.udfs.storage.byte_source import PIECES
 
-_HOLDERS = ("", ".swap", PIECES)  # behind a segment's name: has its bytes
+_HOLDERS = ("", ".swap", PIECES)  # end of a name after a segment's: has its bytes
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from kafka_log_lake.udfs.storage.fingerprint import FileMatch
 
 _KEY = ("topic", "partition", "partition_dir", "segment", "file_base_offset")
 _CHUNK = ("chunk_position", "chunk_bytes")
-# Of bytes behind the last whole batch it is not known here whether they are torn, zeros or damage
-LAST = chr(sys.maxunicode)  # no name is behind it
+# Of bytes after the last whole batch it is not known here whether they are torn, zeros or damage
+LAST = chr(sys.maxunicode)  # no name is after it
 UNKNOWN_TAIL = "unknown"
 
 

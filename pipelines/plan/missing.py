@@ -94,7 +94,7 @@ def missing_ranges(
 class Edges(NamedTuple):
     """The start and the end of a log, by its segments.
 
-    start: base offset of the first one. end: the offset behind the last batch, or the base offset of the last
+    start: base offset of the first one. end: the offset after the last batch, or the base offset of the last
     segment if that is higher, as Kafka's log end offset is.
     """
 
@@ -157,7 +157,7 @@ def of_ledger(
 
     rows: COLUMNS of the ledger. listed: LISTING_SCHEMA; what is there alone was not decoded. Most logs
     show by their rows that nothing is missing; of the others the batches are read. The second value:
-    partition_dir -> the offset behind the last batch of each of these logs.
+    partition_dir -> the offset after the last batch of each of these logs.
     """
     suspects = _suspects(files_of(rows))
     if not len(suspects.rows):
@@ -198,7 +198,7 @@ def unread_segments(listed: pa.Table, read: pa.Array | pa.ChunkedArray) -> dict[
 def _suspects(found: Files) -> Files:
     """Returns the files of logs in which something may be missing, by the ledger alone.
 
-    A segment begins behind the end of the one before, unless another shows that the log cleaner ran; or a
+    A segment begins after the end of the one before, unless another shows that the log cleaner ran; or a
     base offset may be wrong: offsets go back, or leave what the names of the files allow.
     """
     rows = found.rows

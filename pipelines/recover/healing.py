@@ -399,7 +399,7 @@ def _unknown_at_the_end(
         )
         size -= int(batches["size"][batches["base"] >= end].sum())
         if size > 0:
-            found.append(f"{copy.name}: {size} damaged bytes behind it")
+            found.append(f"{copy.name}: {size} damaged bytes after it")
     return [Lost(history.end, None, 0, None, "damaged", "; ".join(found))] if found else []
 
 

@@ -2,7 +2,7 @@
 
 A segment is written as a list of pieces of the copies, whose bytes are read where they are; ``copy_log``
 writes it with its bytes. Only what no checksum covers is written anew in a batch, where it was corrected. A
-file is written under another name first, so that a run that dies leaves no half of one behind a segment's
+file is written under another name first, so that a run that dies leaves no half of a file under a segment's
 name. Nothing is flushed to the disk here: each run writes the log anew, and ``--write`` flushes what it gives
 away.
 """

@@ -63,7 +63,7 @@ def lines(done: Recovered, lake: str | None, has_report: bool = False) -> list[s
     replicas, lost_ranges, doubts = done.rows(REPLICA_REPORT), done.rows(LOST_RANGES), done.doubts
     damaged = sum(row["damaged_ranges"] for row in replicas)
     certain, possible, unknown = lost_counts(lost_ranges)
-    more = f", and more behind {counted_noun(unknown, 'log')}" if unknown else ""
+    more = f", and more after {counted_noun(unknown, 'log')}" if unknown else ""
     why, answers = (_counts_text(_counted(done, name)) for name in ("why", "acknowledged"))
     also = sum(loss.also for loss in done.losses)
     sure = ", ".join(f"{count:,} {name}" for name, count in sorted(done.certainty.items()))
@@ -144,7 +144,7 @@ def verdict(done: Recovered) -> str:
             else f"{counted_noun(possible, 'record')} in no copy"
         )
     if unknown:
-        lost.append(f"damaged bytes behind {counted_noun(unknown, 'log')} may have been records")
+        lost.append(f"damaged bytes after {counted_noun(unknown, 'log')} may have been records")
     if done.losing:
         lost.append(f"{counted_noun(done.losing, 'record')} on losing histories alone")
     reasons = [*filter(None, not_known(done))]

@@ -1,11 +1,11 @@
 -- For how long the transactions are open that hold the last stable offset of their log, in the time of the log
--- (`log_clocks`). A transaction began after the markers before it and before the markers behind it, whatever its producer's
+-- (`log_clocks`). A transaction began after the markers before it and before the markers after it, whatever its producer's
 -- clock says
 -- Columns: those of a log, then
 --   producer_id, producer_epoch, first_offset, last_offset, records, outcome_uncertain: as in current_transactions
 --   began_ms bigint: Time of its first batch, between the markers around it; null where that is not credible (`batch_times`)
 --   open_ms bigint: now_ms less began_ms
---   proven_open_ms bigint: For how long it is open at least, by the brokers' clock alone: from its own log append time, else from the marker behind it, to the newest; null where brokers stamped none, or their clocks disagree
+--   proven_open_ms bigint: For how long it is open at least, by the brokers' clock alone: from its own log append time, else from the marker after it, to the newest; null where brokers stamped none, or their clocks disagree
 --   broker_ms bigint: The newest credible time by a broker's clock; null without one
 --   now_ms bigint: The time of the log
 --   witness string: Which clock gave it: broker, producer or file
@@ -36,13 +36,13 @@ WITH first_batches AS (
   FROM places
 ), bounded AS (
   SELECT topic, partition, partition_dir, producer_id, producer_epoch, place AS first_offset, last_offset, records,
-    outcome_uncertain, first_ms, before_ms, coalesce(appended_ms, following_ms) AS behind_ms
+    outcome_uncertain, first_ms, before_ms, coalesce(appended_ms, following_ms) AS after_ms
   FROM between_markers WHERE is_start = 1
 ), aged AS (
   SELECT b.*, c.broker_ms, c.now_ms, c.witness, c.certainty AS clock_certainty,
     CASE WHEN b.first_ms IS NOT NULL THEN least(greatest(b.first_ms, coalesce(b.before_ms, b.first_ms)),
-      coalesce(b.behind_ms, c.now_ms)) END AS began_ms,
-    CASE WHEN b.behind_ms >= coalesce(b.before_ms, b.behind_ms) THEN c.broker_ms - b.behind_ms END AS proven_open_ms
+      coalesce(b.after_ms, c.now_ms)) END AS began_ms,
+    CASE WHEN b.after_ms >= coalesce(b.before_ms, b.after_ms) THEN c.broker_ms - b.after_ms END AS proven_open_ms
   FROM bounded b JOIN log_clocks c ON c.topic = b.topic AND c.partition = b.partition AND c.partition_dir = b.partition_dir
 )
 SELECT topic, partition, partition_dir, producer_id, producer_epoch, first_offset, last_offset, records, outcome_uncertain,

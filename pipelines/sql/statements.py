@@ -69,8 +69,8 @@ def _quoted(found: list[Token]) -> Iterator[str]:
         if token.word != "offset":
             yield token.text
             continue
-        behind = next((one.text[0] for one in found[i + 1 :] if not one.is_comment), "")
-        yield token.text if behind in _BEGINS_NUMBER else token.replaced('"offset"')
+        after = next((one.text[0] for one in found[i + 1 :] if not one.is_comment), "")
+        yield token.text if after in _BEGINS_NUMBER else token.replaced('"offset"')
 
 
 def view_text(select: str, parameters: Mapping[str, str]) -> str:

@@ -42,7 +42,7 @@ def of_tail(tail: str, size: int, torn: tuple[int, int] | None, end: int, has_ba
     """Returns the offsets in the tail of the last segment of a log; None without a tail.
 
     tail: none, torn or zeros. size: its bytes. torn: the offsets that the header of the incomplete batch
-    claims; None where it is cut. end: the offset behind the last sound batch. has_batches: of the log.
+    claims; None where it is cut. end: the offset after the last sound batch. has_batches: of the log.
     """
     if tail == "torn":
         first, last = torn or (end, None)

@@ -77,6 +77,6 @@ def _offsets_text(runs: np.ndarray, at: int) -> str:
         return f"base offset {one['first']} matches the file name, but another batch is first"
     if one["file_limit"] != NO_LIMIT and one["last"] >= one["file_limit"]:
         return f"offsets {one['first']} to {one['last']} reach into the next file, {one['file_limit']}"
-    before = f" behind {runs['last'][at - 1]}" if at else " at the start of the log"
+    before = f" after {runs['last'][at - 1]}" if at else " at the start of the log"
     after = f" and before {runs['first'][at + 1]}" if at + 1 < len(runs) else ""
     return f"offsets {one['first']} to {one['last']} are not{before}{after}"

@@ -56,13 +56,13 @@ def _open_transaction(one: np.void, first: np.void, clock: Clock, markers: np.nd
     """
     offset = int(one["first_offset"])
     before = markers["timestamp"][markers["first_offset"] <= offset]
-    behind = markers["timestamp"][markers["first_offset"] > offset]
+    after = markers["timestamp"][markers["first_offset"] > offset]
     opened = age(
         clock,
         int(first["timestamp"]) if first["credible"] else None,
         by_broker=bool(first["by_broker"]),
         before_ms=int(before.max()) if len(before) else None,
-        after_ms=int(behind.min()) if len(behind) else None,
+        after_ms=int(after.min()) if len(after) else None,
     )
     return OpenTransaction(
         int(one["producer_id"]),

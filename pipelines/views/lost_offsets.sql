@@ -1,7 +1,7 @@
 -- Offsets that are lost: their bytes are damaged, a base offset is wrong, a segment is missing in the middle of a log, or
 -- the log begins later or ends before than the broker's files say (`current_checkpoints`). A consumer that stops there goes on at
 -- the next sound offset. One that follows a wrong base offset, which no checksum covers, gets its records with wrong
--- offsets, and skips those behind it: seek to next_offset. Segments that are left out count as sound. A file that could
+-- offsets, and skips those after it: seek to next_offset. Segments that are left out count as sound. A file that could
 -- not be read, or that no source named, is not in the lake: its offsets are a missing_segment here, and none in the
 -- summary of decode, nor in scan
 -- Columns: those of a log, then

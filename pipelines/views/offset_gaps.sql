@@ -9,7 +9,7 @@
 WITH kinds AS (
   SELECT 'before the file' AS kind UNION ALL SELECT 'in the file' UNION ALL SELECT 'inside a batch' UNION ALL SELECT 'not delivered'
 ), placed AS (
-  -- of each batch four ranges: in the hole before it up to the name of its file, and behind that; its own, twice
+  -- of each batch four ranges: in the hole before it up to the name of its file, and after that; its own, twice
   SELECT b.*, k.kind, b.damaged_ranges = 0 AND b.misplaced_batches = 0 AND NOT b.goes_back AS is_clear
   FROM ordered_batches b CROSS JOIN kinds k
 ), gaps AS (

@@ -14,7 +14,7 @@
 --   limit_bytes bigint: retention.bytes that was taken
 --   cleanup_policy string: cleanup.policy of the topic; null where it is not known, compact of `__consumer_offsets` and `__transaction_state`. Without delete in it, only what lies before the log's start goes, unless a limit is given
 --   can_go boolean: The broker deletes it at the given time
---   freed_by string: Which limit deletes it: log start: the folder began behind it when a later segment was first decoded; size; time; null if it stays
+--   freed_by string: Which limit deletes it: log start: the folder began after it when a later segment was first decoded; size; time; null if it stays
 --   held_by string: null if it can go; its own timestamp; an earlier segment: the segment has expired, one before it has not; size: no limit of time, and the log is not over that of size; empty last segment; no limit; cleanup.policy: it has no delete
 --   unread_records bigint: As in `log_settings`: a limit of the topic's own may be another
 WITH known AS (

@@ -1,5 +1,5 @@
 -- Records whose timestamps are missing, out of order, in the future or in a wrong unit, by segment and timestamp type.
--- A segment expires by its highest timestamp: one in the future keeps it, and all segments behind it, on disk. A file whose
+-- A segment expires by its highest timestamp: one in the future keeps it, and all segments after it, on disk. A file whose
 -- modification time is before 2011 does not show what is in the future. Control records count too, but for out_of_order: their
 -- times are of a broker's clock, those between them of producers' clocks. An empty batch, of which the log cleaner removed all
 -- records, keeps its segment by its max timestamp too
@@ -14,7 +14,7 @@
 --   lowest_ms bigint: Lowest of their timestamps, as stored
 --   highest_ms bigint: Highest of their timestamps, as stored
 --   off_by_ms bigint: How far the worst one is off: below the highest before, or after the file's modification time; null for none
---   blocked_bytes bigint: Bytes of the segment and of those behind it, which time-based retention keeps because of it; null where it blocks nothing
+--   blocked_bytes bigint: Bytes of the segment and of those after it, which time-based retention keeps because of it; null where it blocks nothing
 WITH listed AS (
   SELECT s.topic, s.partition, s.segment, t.modified_ms,
     CAST(sum(CAST(s.length AS DECIMAL(38, 0))) OVER (PARTITION BY s.topic, s.partition, s.partition_dir

@@ -100,12 +100,12 @@ def filled_under_the_same_time(folder: Path) -> Iterator[Then]:
 
 
 def truncated_over_segments(folder: Path) -> Iterator[Then]:
-    """A new leader's log goes on from offset 3: the segments behind are gone."""
+    """A new leader's log goes on from offset 3: the segments after it are gone."""
     first, _, _ = batches(0, 3)
     put(folder, 0, *batches(0, 3))
-    behind = [put(folder, 9, *batches(9, 2)), put(folder, 15, *batches(15, 2))]
+    after = [put(folder, 9, *batches(9, 2)), put(folder, 15, *batches(15, 2))]
     yield Then([*range(21)])
-    for path in behind:
+    for path in after:
         path.unlink()
     put(folder, 0, first, batch(3, text="other"))
     yield Then([*range(6)], warning="the segment before them was cut or cleaned")
@@ -345,7 +345,7 @@ def test_landed_bytes_never_take_away_what_files_gave(spark: SparkSession, lake:
 def test_landed_bytes_that_the_cleaner_merged_since_come_in_no_second_time(
     spark: SparkSession, lake: str, tmp_path: Path
 ) -> None:
-    """Also where retention has taken the merged file, and the topic begins again behind its first offset."""
+    """Also where retention has taken the merged file, and the topic begins again after its first offset."""
     logs = tmp_path / "logs"
     first, swallowed = put(logs / "a-0", 0, *batches(0, 3)), put(logs / "a-0", 9, *batches(9, 2))
     as_command.ingest(spark, Settings(lake=lake, source=(str(logs),)))

@@ -175,7 +175,7 @@ def test_restore_writes_each_lost_record_again_in_its_order(tmp_path: Path) -> N
 
 
 def test_a_controller_starts_from_what_metadata_write_makes(tmp_path: Path) -> None:
-    """It goes on behind the true metadata log, and hands out the topics with their ids."""
+    """It goes on after the true metadata log, and hands out the topics with their ids."""
     corpus = replicas.unpack(tmp_path / "corpus")
     named = [f"--source=c{n}={corpus / 's11-controllers' / f'controller-{n}'}" for n in (1, 2, 3)]
     disk = tmp_path / "controller"

@@ -127,20 +127,20 @@ def test_scan_and_summary_tell_the_missing_offsets_of_the_view(ask: Any, lake: s
 
 @pytest.mark.parametrize("name", DAMAGED[:4])
 def test_lost_offsets_are_those_that_kafka_refuses(ask: Any, name: str) -> None:
-    """Between the last offset before the batch that Kafka's library refuses, and the first behind it."""
+    """Between the last offset before the batch that Kafka's library refuses, and the first after it."""
     (path,) = (ROOT / "hostile" / f"{name}-0").glob("*.log")
     facts = hostile_facts(path)
     sound = [line for line in oracle_batches(path) if "baseOffset" in line]
     bad = facts["good_batches_before"]
     positions = [batch["position"] for batch in facts["kafka_clients"]["batches"]]
     before = next(b for b in sound if b["position"] == positions[bad - 1])
-    behind = next(b for b in sound if b["position"] == positions[bad + 1])
+    after = next(b for b in sound if b["position"] == positions[bad + 1])
     (lost,) = ask(f"SELECT * FROM lost_offsets WHERE partition_dir LIKE '%/{name}-0'")
-    assert (lost["first_lost"], lost["last_lost"]) == (before["lastOffset"] + 1, behind["baseOffset"] - 1)
-    assert lost["next_offset"] == behind["baseOffset"]
+    assert (lost["first_lost"], lost["last_lost"]) == (before["lastOffset"] + 1, after["baseOffset"] - 1)
+    assert lost["next_offset"] == after["baseOffset"]
     assert lost["damaged_bytes"] == positions[bad + 1] - positions[bad]
     assert lost["reset_command"].endswith(
-        f"'{lost['topic']}:0' --reset-offsets --to-offset {behind['baseOffset']} --execute"
+        f"'{lost['topic']}:0' --reset-offsets --to-offset {after['baseOffset']} --execute"
     )
 
 

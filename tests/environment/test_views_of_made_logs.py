@@ -244,7 +244,7 @@ def segments_that_size_uncovers(folder: Path) -> None:
     put(folder / "uncovered-0", 3)
 
 
-def test_size_frees_first_and_uncovers_what_expired_behind(ask: Ask, folder: Path) -> None:
+def test_size_frees_first_and_uncovers_what_expired_after(ask: Ask, folder: Path) -> None:
     """UnifiedLog.deleteOldSegments: by size, then by time; an empty last segment never goes."""
     _, second, third, _ = sizes(folder / "uncovered-0")
 
@@ -361,7 +361,7 @@ def a_wrong_base_offset(folder: Path) -> None:
 
 
 def test_a_wrong_base_offset_is_no_compaction(ask: Ask) -> None:
-    """The base offset lies outside the checksum: a batch that jumps ahead of those behind it shows it."""
+    """The base offset lies outside the checksum: a batch that jumps ahead of those after it shows it."""
     (gap,) = ask("SELECT * FROM offset_gaps WHERE topic = 'jumps'")
     assert (gap["first_offset"], gap["last_offset"], gap["cause"]) == (2, 3, "wrong_base_offset")
     (lost,) = ask("SELECT * FROM lost_offsets WHERE topic = 'jumps'")

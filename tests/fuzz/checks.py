@@ -45,7 +45,7 @@ def outcome(decoder: SegmentDecoder) -> Outcome:
 
 
 def check_bytes(found: Outcome, length: int) -> None:
-    """Sound + damaged + tail = all, one behind the other, and the rows that are counted are there."""
+    """Sound + damaged + tail = all, one after the other, and the rows that are counted are there."""
     totals = found.totals
     assert totals.sound_bytes + totals.quarantined_bytes + totals.tail_bytes == length, "bytes unaccounted"
     ranges = [(d.position, d.next_position) for d in found.damages]

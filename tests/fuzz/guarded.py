@@ -25,7 +25,7 @@ _NO_ACCESS = 0  # PROT_NONE
 
 
 class Guarded:
-    """At least ``size`` bytes, whole pages, with a page of no access before and behind them."""
+    """At least ``size`` bytes, whole pages, with a page of no access before and after them."""
 
     def __init__(self, size: int, path: Path | None = None) -> None:
         size = -(-size // PAGE) * PAGE

@@ -1,6 +1,6 @@
 """Keys and values with changed bytes: each is a value or has a known reason, by column as by itself.
 
-An input is a column of payloads of one topic's side: a line with both names, then each payload behind its
+An input is a column of payloads of one topic's side: a line with both names, then each payload after its
 length, an int32; -1 for null.
 """
 
@@ -62,7 +62,7 @@ def sound(topic: str, side: str) -> list[bytes]:
 
 
 def damaged(payload: bytes, rng: random.Random) -> bytes:
-    """A payload of which something is wrong, mostly behind the schema id."""
+    """A payload of which something is wrong, mostly after the schema id."""
     made = bytearray(payload)
     if rng.random() < 0.1:
         made[rng.randrange(min(7, len(made)))] ^= 1 << rng.randrange(8)

@@ -1,7 +1,7 @@
 """Whole segments of a few changed batches: bytes for the whole decoder, made from a seed.
 
 Half of the changed batches are changed as they lie in a file, so their compressed payloads too; half are
-changed open and compressed again, so that what is wrong lies behind a sound compressed stream.
+changed open and compressed again, so that what is wrong lies after a sound compressed stream.
 """
 
 from __future__ import annotations

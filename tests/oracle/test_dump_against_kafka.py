@@ -118,14 +118,14 @@ def test_control_records(tmp_path: Path, capsysbinary: Any) -> None:
     assert capsysbinary.readouterr().out == _ask_kafka(path, "--print-data-log")
 
 
-@pytest.mark.parametrize("behind", [-1_000_000, 0, 1])
+@pytest.mark.parametrize("after", [-1_000_000, 0, 1])
 def test_a_time_index_whose_index_leads_to_the_end_of_the_log(
-    behind: int, tmp_path: Path, capsysbinary: Any
+    after: int, tmp_path: Path, capsysbinary: Any
 ) -> None:
     log, index, times = (tmp_path / f"{0:020d}{kind}" for kind in (".log", ".index", ".timeindex"))
     log.write_bytes(Batch([Record(value=b"v"), Record(value=b"w")]).encode())
-    index.write_bytes(struct.pack(">ii", 1, log.stat().st_size + behind))
+    index.write_bytes(struct.pack(">ii", 1, log.stat().st_size + after))
     times.write_bytes(struct.pack(">qi", 1_700_000_000_000, 1))
     code = dump_log.main([str(times)])
-    assert code == (behind != 0)
+    assert code == (after != 0)
     assert capsysbinary.readouterr().out == _ask_kafka(times, "--print-data-log", code)

@@ -87,8 +87,8 @@ def test_null_and_empty_and_damage_stay_in_their_rows() -> None:
     records = records_in(*values)
     offsets = [[(row["batch_position"], row["offset"]) for row in rows or []] for rows in records]
     one = [(0, 0), (0, 1), (0, 2)]
-    behind = [(9, 3), (9, 4), (9, 5), (9 + size, 6), (9 + size, 7), (9 + size, 8)]
-    assert offsets == [one, [], [], [], one, [], behind, one]
+    after = [(9, 3), (9, 4), (9, 5), (9 + size, 6), (9 + size, 7), (9 + size, 8)]
+    assert offsets == [one, [], [], [], one, [], after, one]
 
 
 def test_a_wrong_checksum_costs_its_batch_alone() -> None:

@@ -196,7 +196,7 @@ def test_a_decoder_that_reads_a_range_again_for_each_length_is_found(
     assert taken == [data, data]  # twice before it was believed
 
 
-# 1 MiB takes 43 s, 2 MiB 162 s: behind each damaged range other chains are followed to the end of the segment
+# 1 MiB takes 43 s, 2 MiB 162 s: after each damaged range other chains are followed to the end of the segment
 def test_lengths_that_claim_a_little_cost_no_more_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafka_log_lake.udfs.decoder.headers._HEADERS", costs.BLOCK)
     pairs = []

@@ -120,7 +120,7 @@ class Changes:
         return f"{name(folder)} merges {second.base} into {first.base}" + " by copy" * swallowed_stays
 
     def truncation(self) -> str:
-        """A new leader's log is shorter: segments behind an offset go, the one that holds it is cut."""
+        """A new leader's log is shorter: segments after an offset go, the one that holds it is cut."""
         folder = self._settled()
         ends = [(file, n) for file in folder.files[-3:] for n in range(len(file.pieces))]
         if not ends:
@@ -169,7 +169,7 @@ class Changes:
         return f"{folder.topic} moves to {folder.disk}"
 
     def replica(self) -> str:
-        """A second copy of a partition, behind the first or not; or it goes."""
+        """A second copy of a partition, after the first or not; or it goes."""
         folder = self._settled()
         others = [f for f in self.world.folders if f.topic == folder.topic and f is not folder]
         if others:
@@ -242,7 +242,7 @@ class Changes:
         return f"{name(folder)}: {file.base} is laid out up to byte {file.laid_out}"
 
     def junk(self) -> str:
-        """Junk behind the last batch; the broker cuts it off before it writes on."""
+        """Junk after the last batch; the broker cuts it off before it writes on."""
         folder = self._folder()
         file = folder.active
         if file.laid_out or file.cut is not None:
@@ -256,7 +256,7 @@ class Changes:
         else:
             file.junk = stale[: self.draw.randint(1, len(stale))] + self.draw.randbytes(30)
         file.mtime = self.world.tick()
-        return f"{name(folder)}: {len(file.junk)} bytes of junk behind {file.base}"
+        return f"{name(folder)}: {len(file.junk)} bytes of junk after {file.base}"
 
     def hollow(self) -> str:
         """A new last batch whose header reached the disk before its payload; or the payload is there now."""

@@ -1,7 +1,7 @@
 """Partition folders as brokers and operators leave them: the files of a small world, and how they change.
 
 A file is the batches that its log holds and what hides them: a copy that has not come to its end, zeros that
-were laid out in advance, junk behind the last batch, a payload that has not reached the disk, flipped bits.
+were laid out in advance, junk after the last batch, a payload that has not reached the disk, flipped bits.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class File:
 
     @property
     def end(self) -> int:
-        """The offset behind its last batch."""
+        """The offset after its last batch."""
         return self.pieces[-1].last + 1 if self.pieces else self.base
 
     @property

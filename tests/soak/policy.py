@@ -6,7 +6,7 @@ The rules of ``pipelines.plan`` again, from whole files where the planner has on
     gone from the front of its folder          stays: retention
     an earlier segment covers it               goes: merged
     the one before has its modification time   goes: merged, and none of its records is left
-    behind one that lost batches               goes: truncated, or cleaned away
+    after one that lost batches               goes: truncated, or cleaned away
     its topic was made again                   goes
     else, a hole in the middle                 stays
     its folder is gone                         goes where another folder holds its first offset
@@ -252,7 +252,7 @@ class Tables:
         return {one.base: one for one in self.known.values() if one.folder == folder}
 
     def _fate(self, gone: Known, here: dict[int, Known], before: dict[str, tuple[Content, int]]) -> str:
-        """What becomes of a gone segment behind others of its folder."""
+        """What becomes of a gone segment after others of its folder."""
         fates = {"stays"}
         for earlier in (here[base] for base in sorted(here) if base < gone.base):
             reach = self._reach(earlier.base, earlier.content)

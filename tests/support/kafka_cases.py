@@ -73,7 +73,7 @@ def _lz4_cases() -> dict[str, bytes]:
         "reserved bit in the block descriptor": _lz4_flags(5, 0x01),
         "block size code 3": _lz4_flags(5, 0x70),
         "no end mark": _stored(LZ4, _lz4()[:-4]),
-        "bytes behind the frame": _stored(LZ4, _lz4() + b"garbage"),
+        "bytes after the frame": _stored(LZ4, _lz4() + b"garbage"),
         "two frames": _stored(LZ4, _lz4() + _lz4()),
         "historic checksum under magic 2": _stored(LZ4, lz4_header.with_historic_checksum(_lz4())),
         "historic checksum under magic 1": new.encode(),
@@ -92,17 +92,17 @@ def _gzip_cases() -> dict[str, bytes]:
         "two members": _stored(
             GZIP, gzip.compress(_PLAIN[:99], mtime=0) + gzip.compress(_PLAIN[99:], mtime=0)
         ),
-        "member with a reserved flag behind": _stored(
+        "member with a reserved flag after": _stored(
             GZIP, gzip.compress(_PLAIN[:99], mtime=0) + flip(gzip.compress(_PLAIN[99:], mtime=0), 3, 0x20)
         ),
-        "empty member behind": _stored(GZIP, member + empty),
+        "empty member after": _stored(GZIP, member + empty),
         "empty member before": _stored(GZIP, empty + member),
-        "garbage behind": _stored(GZIP, member + b"garbage behind the member, and more"),
-        "magic number behind": _stored(GZIP, member + b"\x1f\x8b"),
-        "cut member behind": _stored(GZIP, member + member[:30]),
-        "header behind": _stored(GZIP, member + header),
-        "bad stream behind": _stored(GZIP, member + header + b"\xff" * 40),
-        "endless file name behind": _stored(GZIP, member + header[:3] + b"\x08" + header[4:] + b"n" * 40),
+        "garbage after": _stored(GZIP, member + b"garbage after the member, and more"),
+        "magic number after": _stored(GZIP, member + b"\x1f\x8b"),
+        "cut member after": _stored(GZIP, member + member[:30]),
+        "header after": _stored(GZIP, member + header),
+        "bad stream after": _stored(GZIP, member + header + b"\xff" * 40),
+        "endless file name after": _stored(GZIP, member + header[:3] + b"\x08" + header[4:] + b"n" * 40),
         "wrong checksum": _stored(GZIP, flip(member, -8)),
         "wrong size": _stored(GZIP, flip(member, -1)),
         "trailer cut": _stored(GZIP, member[:-1]),
@@ -122,7 +122,7 @@ def _snappy_cases() -> dict[str, bytes]:
         )
         for name, (order, number) in versions.items()
     }
-    cases |= {f"{n} bytes behind": _stored(SNAPPY, framed + bytes(n)) for n in range(1, 5)}
+    cases |= {f"{n} bytes after": _stored(SNAPPY, framed + bytes(n)) for n in range(1, 5)}
     return cases | {
         "many blocks": _stored(SNAPPY, xerial(_PLAIN, block=37)),
         "header again in mid-stream": _stored(SNAPPY, xerial(_PLAIN[:300]) + xerial(_PLAIN[300:])),
@@ -131,11 +131,11 @@ def _snappy_cases() -> dict[str, bytes]:
         "header cut": _stored(SNAPPY, XERIAL_HEADER[:12]),
         "negative block": _stored(SNAPPY, framed + b"\xff\xff\xff\xff"),
         "empty block": _stored(SNAPPY, framed + struct.pack(">i", 1) + b"\x00"),
-        "empty block with bytes behind its size": _stored(SNAPPY, framed + struct.pack(">i", 3) + b"\x00ab"),
+        "empty block with bytes after its size": _stored(SNAPPY, framed + struct.pack(">i", 3) + b"\x00ab"),
         "block without bytes": _stored(SNAPPY, framed + struct.pack(">i", 0)),
         "block cut": _stored(SNAPPY, framed[:-1]),
         "raw": Batch(_RECORDS, codec=SNAPPY, style="raw").encode(),
-        "raw with bytes behind": _stored(SNAPPY, xerial(_PLAIN)[20:] + b"x"),
+        "raw with bytes after": _stored(SNAPPY, xerial(_PLAIN)[20:] + b"x"),
         "empty payload": _stored(SNAPPY, b""),
     }
 
@@ -161,7 +161,7 @@ def _zstd_frame_of(size: int) -> Batch:
 
 
 def _zstd_cut_cases() -> dict[str, bytes]:
-    """A frame that is cut behind a whole one: Kafka may take it for the end of the payload."""
+    """A frame that is cut after a whole one: Kafka may take it for the end of the payload."""
     frame = zstandard.compress(_PLAIN)
     flushed = zstandard.ZstdCompressor().compressobj()
     block = flushed.compress(_RECORDS[0].encode(20)) + flushed.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
@@ -171,14 +171,14 @@ def _zstd_cut_cases() -> dict[str, bytes]:
         "in its magic": _stored(ZSTD, frame + frame[:1]),
         "in its last block": _stored(ZSTD, frame + frame[:-1]),
         "skippable": _stored(ZSTD, frame + b"\x50\x2a\x4d\x18\x03\x00\x00\x00ab"),
-        "behind a skippable one": _stored(ZSTD, b"\x50\x2a\x4d\x18\x00\x00\x00\x00" + frame[:-1]),
-        "behind a whole block, counted": one_more.encode(),
-        "behind a whole block, not counted": _stored(ZSTD, frame + block),
-        "behind a block that is cut": replace(one_more, stored=frame + block[:-1]).encode(),
+        "after a skippable one": _stored(ZSTD, b"\x50\x2a\x4d\x18\x00\x00\x00\x00" + frame[:-1]),
+        "after a whole block, counted": one_more.encode(),
+        "after a whole block, not counted": _stored(ZSTD, frame + block),
+        "after a block that is cut": replace(one_more, stored=frame + block[:-1]).encode(),
     }
     for size in (_ZSTD_READ - 1, _ZSTD_READ, _ZSTD_READ + 1):
         whole = _zstd_frame_of(size)
-        cases[f"behind {size} bytes"] = replace(whole, stored=(whole.stored or b"") + frame[:7]).encode()
+        cases[f"after {size} bytes"] = replace(whole, stored=(whole.stored or b"") + frame[:7]).encode()
     return {f"frame cut {name}": batch for name, batch in cases.items()}
 
 
@@ -188,10 +188,10 @@ def _zstd_cases() -> dict[str, bytes]:
     skippable = b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
     return {
         "two frames": _stored(ZSTD, zstandard.compress(_PLAIN[:99]) + zstandard.compress(_PLAIN[99:])),
-        "skippable frame behind": _stored(ZSTD, frame + skippable),
+        "skippable frame after": _stored(ZSTD, frame + skippable),
         "skippable frame before": _stored(ZSTD, skippable + frame),
-        "empty frame behind": _stored(ZSTD, frame + zstandard.compress(b"")),
-        "garbage behind": _stored(ZSTD, frame + b"abc"),
+        "empty frame after": _stored(ZSTD, frame + zstandard.compress(b"")),
+        "garbage after": _stored(ZSTD, frame + b"abc"),
         "frame cut": _stored(ZSTD, frame[:-1]),
         "window of 128 MiB": _stored(ZSTD, _zstd_with(27)),
         "window of 256 MiB": _stored(ZSTD, _zstd_with(28)),
@@ -268,7 +268,7 @@ def _legacy_cases() -> dict[str, bytes]:
             f"magic {magic} falling offsets": wrap(inner[::-1], codec=GZIP, magic=magic).encode(),
             f"magic {magic} zstd": replace(nested, attributes=4).encode(),
             f"magic {magic} codec 5": replace(nested, attributes=5).encode(),
-            f"magic {magic} bytes behind the value": replace(inner[0], behind=b"abc").encode(),
+            f"magic {magic} bytes after the value": replace(inner[0], surplus=b"abc").encode(),
             f"magic {magic} key length -2": replace(inner[0], key_length=-2).encode(),
             f"magic {magic} value length -2": Message(magic=magic, value_length=-2).encode(),
             f"magic {magic} unused attributes": replace(inner[0], attributes=0xF0).encode(),

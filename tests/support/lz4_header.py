@@ -46,7 +46,7 @@ def xxh32(data: bytes) -> int:
 
 
 def checksum_position(frame: bytes) -> int:
-    """Where the header checksum lies: behind flags, block descriptor and, if flagged, the content size."""
+    """Where the header checksum lies: after flags, block descriptor and, if flagged, the content size."""
     return _FLAGS_POS + 2 + (8 if frame[_FLAGS_POS] & _CONTENT_SIZE_FLAG else 0)
 
 

@@ -31,7 +31,7 @@ class ModelLog:
     """A log, as it is left on the disk.
 
     files, deleted: base offset -> batches, of live and ``.log.deleted`` files. torn: the claim of an
-    incomplete last batch and its bytes; the claim is None where its header is cut. zeros: bytes behind the
+    incomplete last batch and its bytes; the claim is None where its header is cut. zeros: bytes after the
     last batch.
     """
 
@@ -77,8 +77,8 @@ class ModelLog:
             sound = [one for one in self.files[base] if one.is_sound]
             have.update(offset for one in sound for offset in range(one.first, one.last + 1))
             for one in (each for each in self.files[base] if not each.is_sound):
-                behind = [other.first for other in sound if other.first > one.first]
-                found += [(one.first, min(behind, default=limit) - 1)]
+                after = [other.first for other in sound if other.first > one.first]
+                found += [(one.first, min(after, default=limit) - 1)]
         end = max([*bases[-1:], *(offset + 1 for offset in have)], default=0)
         if bases and self.torn is not None:
             found.append(self.torn[0] or (end, EVER))

@@ -53,10 +53,10 @@ def lying_records(draw: st.DrawFn) -> Record:
     record = draw(sound.records())
     field = draw(
         st.sampled_from(
-            ["body_length", "key_length", "value_length", "header_count", "header_key_length", "behind"]
+            ["body_length", "key_length", "value_length", "header_count", "header_key_length", "surplus"]
         )
     )
-    wrong: Any = b"xyz" if field == "behind" else draw(_lengths)
+    wrong: Any = b"xyz" if field == "surplus" else draw(_lengths)
     return replace(record, **{field: wrong})
 
 
@@ -88,13 +88,13 @@ def lying_v2_batches(draw: st.DrawFn) -> bytes:
 @st.composite
 def lying_messages(draw: st.DrawFn, magic: int) -> Message:
     message = draw(sound.messages(magic, draw(st.integers(0, 9))))
-    match draw(st.sampled_from(["key", "value", "behind", "attributes", "length", "magic"])):
+    match draw(st.sampled_from(["key", "value", "surplus", "attributes", "length", "magic"])):
         case "key":
             return replace(message, key_length=draw(_lengths))
         case "value":
             return replace(message, value_length=draw(_lengths))
-        case "behind":
-            return replace(message, behind=b"abc")
+        case "surplus":
+            return replace(message, surplus=b"abc")
         case "attributes":
             return replace(message, attributes=draw(st.integers(0, 255)))
         case "length":

@@ -329,8 +329,8 @@ def _missing(pick: random.Random, odds: Odds, segments: list[Segment]) -> list[S
     at = pick.randrange(1, len(segments) - 1)
     if pick.random() < odds.retention:
         start = segments[at + 1].file_base_offset
-        behind = [replace(one, log_start_offset=start) for one in segments[at + 1 :]]
-        return [*segments[:at], *behind]
+        after = [replace(one, log_start_offset=start) for one in segments[at + 1 :]]
+        return [*segments[:at], *after]
     if pick.random() < odds.lost_segment:
         return [*segments[:at], *segments[at + 1 :]]
     return segments

@@ -217,7 +217,7 @@ def read_message(message: bytes, content: Content) -> dict[str, Any]:
     key = _nullable(cursor, cursor.number("i"), content)
     value = _nullable(cursor, cursor.number("i"), content)
     if cursor.remaining():
-        content.suspect(f"{cursor.remaining()} bytes behind the value")
+        content.suspect(f"{cursor.remaining()} bytes after the value")
     if attributes & (0xF8 if magic == 0 else 0xF0):
         content.suspect(f"unused attribute bits set: {attributes & 0xFF:#04x}")
     return {

@@ -130,8 +130,8 @@ class _Cluster:
             one.cut_off = one.log[same:] or one.cut_off
             one.log = one.log[:same]
             one.epochs = [entry for entry in one.epochs if entry[1] < one.end or entry in leader.epochs]
-        behind = [batch for batch in leader.log if batch.base >= one.end]
-        for batch in behind[: self.pick.randint(0, len(behind)) if self.pick.random() < 0.4 else len(behind)]:
+        after = [batch for batch in leader.log if batch.base >= one.end]
+        for batch in after[: self.pick.randint(0, len(after)) if self.pick.random() < 0.4 else len(after)]:
             if not one.epochs or one.epochs[-1][0] < batch.epoch:
                 one.assign(batch.epoch, batch.base)
             one.log.append(batch)

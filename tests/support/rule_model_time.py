@@ -96,22 +96,22 @@ def age(log: Log, producer: int, first_offset: int, lost_marker: bool, timeout_m
         if b.control and b.is_transactional and is_credible(b.max_timestamp_ms, b, s)
     ]
     before = max((at for offset, at in markers if offset <= first_offset), default=None)
-    behind = min((at for offset, at in markers if offset > first_offset), default=None)
+    after = min((at for offset, at in markers if offset > first_offset), default=None)
     stamped = [(first_time(b), b, s) for b, s in starts]
     credible = [(at, b) for at, b, s in stamped if at is not None and is_credible(at, b, s)]
     times = [at for at, _ in credible]
     by_broker = [at for at, b in credible if is_by_broker(b)]
     if by_broker:
-        behind = min(by_broker)
+        after = min(by_broker)
     open_ms = None
     if times and place.now_ms is not None:
-        began = min(times)  # the latest that it can be is the earliest marker behind it
+        began = min(times)  # the latest that it can be is the earliest marker after it
         began = began if before is None else max(began, before)
-        open_ms = place.now_ms - min(began, place.now_ms if behind is None else behind)
+        open_ms = place.now_ms - min(began, place.now_ms if after is None else after)
     if open_ms is not None and open_ms <= timeout_ms:
         return None
-    agree = before is None or behind is None or before <= behind
-    proven = behind is not None and place.broker_ms is not None and place.broker_ms - behind > timeout_ms
+    agree = before is None or after is None or before <= after
+    proven = after is not None and place.broker_ms is not None and place.broker_ms - after > timeout_ms
     if lost_marker:
         return AgeOf(open_ms, "unknown")
     if proven and agree:

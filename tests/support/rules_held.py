@@ -140,11 +140,9 @@ def in_scan(root: Path, logs: Sequence[Log]) -> Iterator[str]:
 def _hides_a_batch(log: Log) -> bool:
     """Returns whether a wrong base offset is between garbage: such a batch could be one within a value."""
     return any(
-        before.is_garbage and one.base_offset != one.true_base and behind.is_garbage
+        before.is_garbage and one.base_offset != one.true_base and after.is_garbage
         for segment in log.segments
-        for before, one, behind in zip(
-            segment.batches, segment.batches[1:], segment.batches[2:], strict=False
-        )
+        for before, one, after in zip(segment.batches, segment.batches[1:], segment.batches[2:], strict=False)
     )
 
 

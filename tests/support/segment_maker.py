@@ -91,7 +91,7 @@ class Record:
     value_length: int | None = None
     header_count: int | None = None
     header_key_length: int | None = None  # of every header
-    behind: bytes = b""  # surplus bytes behind the headers, inside the body
+    surplus: bytes = b""  # surplus bytes after the headers, inside the body
 
     def _sized(self, data: bytes | None, length: int | None) -> bytes:
         natural = -1 if data is None else len(data)
@@ -106,7 +106,7 @@ class Record:
         body += varint(count, size=self.padding)
         for key, value in self.headers:
             body += self._sized(key, self.header_key_length) + self._sized(value, None)
-        body += self.behind
+        body += self.surplus
         length = len(body) if self.body_length is None else self.body_length
         return varint(length, size=self.padding) + body
 
@@ -172,9 +172,9 @@ class Batch:
         )
         checked += stored
         crc = crc32c.crc32c(checked) if self.crc is None else self.crc
-        behind_length = struct.pack(">ibI", self.leader_epoch, self.magic, crc) + checked
-        length = len(behind_length) if self.length is None else self.length
-        return struct.pack(">qi", self.base_offset, length) + behind_length
+        after_length = struct.pack(">ibI", self.leader_epoch, self.magic, crc) + checked
+        length = len(after_length) if self.length is None else self.length
+        return struct.pack(">qi", self.base_offset, length) + after_length
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class Message:
     attributes: int = 0
     key_length: int | None = None
     value_length: int | None = None
-    behind: bytes = b""  # surplus bytes behind the value
+    surplus: bytes = b""  # surplus bytes after the value
     length: int | None = None
     crc: int | None = None
 
@@ -203,7 +203,7 @@ class Message:
         if self.magic != 0:
             checked += struct.pack(">q", self.timestamp)
         checked += self._sized(self.key, self.key_length) + self._sized(self.value, self.value_length)
-        checked += self.behind
+        checked += self.surplus
         crc = zlib.crc32(checked) if self.crc is None else self.crc
         length = 4 + len(checked) if self.length is None else self.length
         return struct.pack(">qiI", self.offset, length, crc) + checked

@@ -65,7 +65,7 @@ def index_not_finished(folder: Path) -> None:
     (folder / f"{0:020d}.timeindex.cleaned").write_bytes(b"")
 
 
-def cleaned_behind_it(folder: Path) -> None:
+def cleaned_after_it(folder: Path) -> None:
     """The next group was being cleaned already."""
     put_leftover(folder, 0, ".swap", *CLEANED)
     put_leftover(folder, 15, ".cleaned", batch(15))
@@ -93,7 +93,7 @@ CASES: list[Callable[[Path], None]] = [
     split_that_was_half_renamed,
     split_not_finished,
     index_not_finished,
-    cleaned_behind_it,
+    cleaned_after_it,
     emptied,
     index_alone,
 ]

@@ -114,9 +114,9 @@ class Witnesses:
 
     epochs: (epoch, start offset) of ``leader-epoch-checkpoint``, rising; None without the file, or where it
     can't be read. first_batch_epoch: leader epoch of the first batch on the disk, which is asked for where
-    the epochs begin behind it; -1 for none. log_start, recovery_point, high_watermark, cleaned_before: of the
+    the epochs begin after it; -1 for none. log_start, recovery_point, high_watermark, cleaned_before: of the
     checkpoint files; offsets that are the first not covered. snapshots: offsets in the names of producer
-    snapshots. orphans: base offsets of indexes whose ``.log`` is not there. indexed: the offset behind the
+    snapshots. orphans: base offsets of indexes whose ``.log`` is not there. indexed: the offset after the
     last entry of the index of the last segment. aside: what was left behind. is_tiered: whether the topic has
     remote storage; None unknown. remote: of it; None where no metadata of remote storage was read;
     has_all_remote: whether all of it could be read. problems: files that can't be read, and why.
@@ -166,7 +166,7 @@ NO_WITNESSES = Witnesses()
 class Account:
     """The offsets of one log: where it begins and ends, and which offsets between were not read soundly.
 
-    start: the first offset of the log, by its checkpoints, else by its first segment. end: the offset behind
+    start: the first offset of the log, by its checkpoints, else by its first segment. end: the offset after
     the last one that anything names. unseen: what of these was not read soundly, by offset. unexplained:
     offsets before the first segment of which no file says whether they were deleted or are lost. witnesses:
     what files say.
@@ -211,9 +211,9 @@ def account_of(
 ) -> Account:
     """Returns the account of a log, from what was read of its segments and what its witnesses say.
 
-    start: base offset in the name of its first segment. end: the offset behind its last sound batch, or the
+    start: base offset in the name of its first segment. end: the offset after its last sound batch, or the
     base offset of its last segment if that is higher. within: what was not read soundly between. tail: what
-    the last segment ends in if that is no batch; zeros behind batches count where a witness names offsets
+    the last segment ends in if that is no batch; zeros after batches count where a witness names offsets
     there.
     """
     before, after = before_start(start, witnesses), after_end(end, witnesses)

@@ -143,7 +143,7 @@ def age(
     """Returns how long an open transaction has been open at the last write of its log.
 
     first_ms: credible time of its first batch. by_broker: whether that is a broker's. before_ms, after_ms:
-    the latest credible time of the markers before it, the earliest of those behind it.
+    the latest credible time of the markers before it, the earliest of those after it.
     """
     if by_broker and first_ms is not None:
         after_ms = first_ms

@@ -76,7 +76,7 @@ def misplaced(runs: np.ndarray, log: np.ndarray | None = None) -> np.ndarray:
 
     A file's name contradicts it, or has it although another batch is the first of the file; or its neighbours
     contradict it, and leave room for it between them; or it is the last batch of the log and does not begin
-    behind the base offset of the one before. A neighbour that is wrong by itself, or contradicts its own
+    after the base offset of the one before. A neighbour that is wrong by itself, or contradicts its own
     neighbours, proves nothing. runs: RUN[n] in the order of the files. log: int[n], the log of each; None if
     all are of one.
     """

@@ -234,9 +234,11 @@ def _inner(e: Any, data: bytes) -> list[Message]:
     while at + f.LOG_OVERHEAD <= len(data):
         size = integer(data, at + f.LENGTH_POS, 4)
         if size < _LEAST_MESSAGE:
-            behind = plain.inner_end(data, at, len(data))
+            message_end = plain.inner_end(data, at, len(data))
             raise Refused.of(
-                behind if isinstance(behind, Wrong) else Wrong(faults.INNER_SIZE, at, _LEAST_MESSAGE, size),
+                message_end
+                if isinstance(message_end, Wrong)
+                else Wrong(faults.INNER_SIZE, at, _LEAST_MESSAGE, size),
                 -1,
             )
         end = at + f.LOG_OVERHEAD + size

@@ -56,8 +56,8 @@ def _in_data(e: np.void, data: memoryview) -> Wrong | None:
     if not e["expanded"]:
         message = plain.read_message(data, begin, begin + int(e["size"]))
         return plain.wrong_wrapper(message) if e["codec"] != f.CODEC_NONE else message.wrong
-    behind = plain.inner_end(data, begin, end)
-    return behind if isinstance(behind, Wrong) else plain.read_inner(data, begin, behind).wrong
+    message_end = plain.inner_end(data, begin, end)
+    return message_end if isinstance(message_end, Wrong) else plain.read_inner(data, begin, message_end).wrong
 
 
 def explain(e: Any, data: np.ndarray, limit: int) -> None:

@@ -119,7 +119,7 @@ FAULTS: dict[int, Fault] = {
     UNUSED_BITS: Fault(SUSPECT, "", "attributes", "no unused bits", "{1:#06x}"),
     BELOW_LEAST: Fault(SUSPECT, "", "", "{0} or more"),
     BELOW_NULL: Fault(SUSPECT, "", "", "{0} or more, read as null"),
-    SURPLUS: Fault(SUSPECT, "", "surplus", "none behind the value", "{1:byte}"),
+    SURPLUS: Fault(SUSPECT, "", "surplus", "none after the value", "{1:byte}"),
 }
 
 # Marks of a suspect batch
@@ -140,7 +140,7 @@ SUSPECT_TEXTS = {
     UNUSED_ATTRIBUTES: "unused attribute bits are set",
     TIMESTAMP_ABOVE_MAX: "a record's timestamp lies above maxTimestamp",
     INNER_MAGIC: "an inner message has another magic than its wrapper",
-    MESSAGE_SLACK: "a message has bytes behind its value",
+    MESSAGE_SLACK: "a message has bytes after its value",
     EMPTY_STREAM: "a compressed payload of no bytes: a consumer may refuse the batch",
 }
 

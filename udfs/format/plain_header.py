@@ -91,7 +91,7 @@ def magic_of(data: Buffer, begin: int = 0) -> int | None:
 
 
 def field_at(magic: int, at: int) -> str:
-    """Returns the name of the field of a header that the byte ``at`` of a batch is in, "records" behind."""
+    """Returns the name of the field of a header that the byte ``at`` of a batch is in, "records" after it."""
     declared = HEADERS.get(magic, HEADERS[f.MAGIC_V2])
     return next(
         (one.name for one in declared if at < one.end), "records" if magic == f.MAGIC_V2 else "the rest"

@@ -255,16 +255,16 @@ def _mark(fields: list[Field], name: str, wrong: Wrong) -> None:
 def read_inner_messages(data: Buffer, begin: int, end: int) -> Iterator[Stored]:
     """Yields the messages in the expanded value of a wrapper, up to the first whose size is wrong.
 
-    A message with another fault is given with it, and those behind it are given too.
+    A message with another fault is given with it, and those after it are given too.
     """
     at = begin
     while at < end:
-        behind = inner_end(data, at, end)
-        if isinstance(behind, Wrong):
-            yield Stored(at, at, [], behind)
+        message_end = inner_end(data, at, end)
+        if isinstance(message_end, Wrong):
+            yield Stored(at, at, [], message_end)
             return
-        yield read_inner(data, at, behind)
-        at = behind
+        yield read_inner(data, at, message_end)
+        at = message_end
     if begin == end:
         yield Stored(begin, begin, [], Wrong(faults.WRAPPER_EMPTY, begin, 1, 0))
 

@@ -49,7 +49,7 @@ REPLICA_REPORT = Table(
             "bigint",
             "First offset, by segments, epochs and log-start-offset-checkpoint",
         ),
-        ("log_end_offset", "bigint", "Offset behind its last sound batch"),
+        ("log_end_offset", "bigint", "Offset after its last sound batch"),
         ("high_watermark", "bigint", "By replication-offset-checkpoint; null without an entry"),
         ("recovery_point", "bigint", "By recovery-point-offset-checkpoint; null without an entry"),
         (
@@ -143,7 +143,7 @@ LOST_RANGES = Table(
             "reason",
             "string",
             "damaged: the batches are there and not whole; missing: no copy has bytes of it; "
-            "cut off: behind the healed log, by what files and headers say",
+            "cut off: after the healed log, by what files and headers say",
         ),
         ("detail", "string", "What each copy has there"),
     ),
@@ -162,7 +162,7 @@ LOST_RECORDS = Table(
             "why",
             "string",
             "diverged: written by a leader whose history lost; before-log-start: the true log "
-            "begins behind it; other-topic-id: of a topic of this name that was deleted",
+            "begins after it; other-topic-id: of a topic of this name that was deleted",
         ),
         *(
             (c.name, c.sql_type, c.comment)

@@ -5,7 +5,7 @@
     .txnindex   version int16 | producer id int64 | first, last, last stable offset int64 each
 
 Offsets of the first two are relative to the base offset in the file's name. While a segment is active these
-two files have the size of all the entries they may get one day: zeros are behind the last entry.
+two files have the size of all the entries they may get one day: zeros are after the last entry.
 """
 
 from __future__ import annotations

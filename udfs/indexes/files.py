@@ -16,7 +16,7 @@ from kafka_log_lake.udfs.storage.regular_file import MOST_INDEX_BYTES, read_regu
 LEADER_EPOCH_FILE = checkpoint_files.LEADER_EPOCH_FILE
 OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX = ".index", ".timeindex", ".txnindex"
 PRODUCER_SNAPSHOT = ".snapshot"
-DELETED = ".deleted"  # behind the name of a file that the broker is about to delete
+DELETED = ".deleted"  # ends the name of a file that the broker is about to delete
 _BY_OFFSET: dict[str, Callable[[bytes, int], pa.RecordBatch]] = {
     OFFSET_INDEX: entries.offset_index,
     TIME_INDEX: entries.time_index,

@@ -192,10 +192,10 @@ def read_long(data: np.ndarray, at: int, end: int) -> tuple[int, int]:
 
     The position is WRONG where the varint is cut, too long, or has more bits.
     """
-    value, behind = read_varlong(data, at, end)
-    if behind - at == 10 and data[at + 9] > 1:
+    value, stop = read_varlong(data, at, end)
+    if stop - at == 10 and data[at + 9] > 1:
         return 0, WRONG
-    return value, behind
+    return value, stop
 
 
 @inlined

@@ -50,32 +50,32 @@ def _record(buf: np.ndarray, at: int, end: int, cursor: np.ndarray) -> tuple[_Re
         return _at_fault(cursor, faults.BAD_VARINT, at)
     if body < 0 or body > end - start:
         return _at_fault(cursor, faults.RECORD_BEYOND, at)
-    behind = start + body
-    timestamp_delta, p = read_varlong(buf, start + 1, behind)
-    offset_delta, p = read_varint(buf, p, behind)
-    key_size, key_at = read_varint(buf, p, behind)
+    record_end = start + body
+    timestamp_delta, p = read_varlong(buf, start + 1, record_end)
+    offset_delta, p = read_varint(buf, p, record_end)
+    key_size, key_at = read_varint(buf, p, record_end)
     if key_at < 0:
         return _at_fault(cursor, faults.BAD_VARINT, start)
-    if key_size > behind - key_at:
+    if key_size > record_end - key_at:
         return _at_fault(cursor, faults.KEY_BEYOND, p)
     p = key_at + max(key_size, 0)
-    value_size, value_at = read_varint(buf, p, behind)
+    value_size, value_at = read_varint(buf, p, record_end)
     if value_at < 0:
         return _at_fault(cursor, faults.BAD_VARINT, p)
-    if value_size > behind - value_at:
+    if value_size > record_end - value_at:
         return _at_fault(cursor, faults.VALUE_BEYOND, p)
     p = value_at + max(value_size, 0)
-    headers, headers_at = read_varint(buf, p, behind)
+    headers, headers_at = read_varint(buf, p, record_end)
     if headers_at < 0:
         return _at_fault(cursor, faults.BAD_VARINT, p)
-    if headers < 0 or headers > (behind - headers_at) >> 1:  # MIN_HEADER_SIZE is 2
+    if headers < 0 or headers > (record_end - headers_at) >> 1:  # MIN_HEADER_SIZE is 2
         return _at_fault(cursor, faults.HEADER_COUNT, p)
     marks = faults.UNUSED_ATTRIBUTES if buf[start] != 0 else 0
     if key_size < -1 or value_size < -1:
         marks |= faults.LENGTH_BELOW_NULL
     size = start - at + body if start - at == 1 else varint_size(body) + body
     parts = Parts(key_at, max(key_size, -1), value_at, max(value_size, -1), headers_at, headers)
-    return _Record(behind, size, timestamp_delta, offset_delta, marks), parts
+    return _Record(record_end, size, timestamp_delta, offset_delta, marks), parts
 
 
 @inlined

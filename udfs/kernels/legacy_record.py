@@ -165,12 +165,12 @@ def decode_wrapper(
     at, record, previous, base = cursor["at"], cursor["record"], cursor["previous"], cursor["base"]
     end = e["data_at"] + e["data_size"]
     while at < end:
-        behind = _inner_end(buf, at, end)
-        marks, parts = _inner(buf, at, behind, e, cursor)
+        message_end = _inner_end(buf, at, end)
+        marks, parts = _inner(buf, at, message_end, e, cursor)
         if marks < 0 or not has_room(filled, room, parts):
             break
         offset = load_be64(buf, at) + base
-        put_row(arena, columns, lines, filled, buf, parts, offset, _timestamp(buf, at, e), behind - at)
+        put_row(arena, columns, lines, filled, buf, parts, offset, _timestamp(buf, at, e), message_end - at)
         if record == 0:
             e["base_offset"] = offset
         elif offset <= previous:
@@ -180,5 +180,5 @@ def decode_wrapper(
         e["marks"] |= marks
         previous = offset
         record += 1
-        at = behind
+        at = message_end
     cursor["at"], cursor["record"], cursor["previous"] = at, record, previous

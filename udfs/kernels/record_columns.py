@@ -110,7 +110,7 @@ def _head(schema: pa.Schema) -> _Head:
     root = follow(8)
     record_batch = follow(at(root, 2))
     places = []
-    for field in (1, 2):  # nodes and buffers: vectors of pairs of int64, behind their number
+    for field in (1, 2):  # nodes and buffers: vectors of pairs of int64, after their number
         vector = follow(at(record_batch, field))
         begin, number = (vector + 4) // 8, struct.unpack_from("<I", message, vector)[0]
         places.append(slice(begin, begin + 2 * number))

@@ -61,8 +61,8 @@ def is_utf8(data: np.ndarray, at: int, end: int) -> bool:
         if at >= end:
             return True
         if at + 8 > end and at + 8 <= len(data):
-            behind = np.uint64(8 * (at + 8 - end))
-            if (load_u64(data, at) << behind) & _HIGH_BITS == 0:
+            surplus = np.uint64(8 * (at + 8 - end))
+            if (load_u64(data, at) << surplus) & _HIGH_BITS == 0:
                 return True
         lead = int64(data[at])
         if lead < 0x80:

@@ -1,5 +1,5 @@
 -- error, sum, 0 batch: Batches whose offsets, leader epoch or magic contradict their neighbours: no checksum covers them
--- Kafka's checksum of magic 2 begins behind base offset, length, leader epoch and magic. A batch is named if its
+-- Kafka's checksum of magic 2 begins after base offset, length, leader epoch and magic. A batch is named if its
 -- neighbours contradict it and not each other; the file's name says where its first offset may be
 WITH judged AS (
   SELECT b.file, b.position,
@@ -12,7 +12,7 @@ WITH judged AS (
         THEN 'offsets ' || b.base_offset || ' to ' || b.last_offset || ' are not below that of the next file, '
           || s.next_file_base_offset
       WHEN misplaced AND base_after IS NULL
-        THEN 'base offset ' || b.base_offset || ' of the last batch is not behind offset ' || last_before
+        THEN 'base offset ' || b.base_offset || ' of the last batch is not after offset ' || last_before
       WHEN misplaced
         THEN 'offsets ' || b.base_offset || ' to ' || b.last_offset || ' are not between '
           || coalesce(last_before, s.file_base_offset - 1) || ' and '

@@ -1,6 +1,6 @@
 -- Where each consumer group must seek after a loss: the losses (lost_offsets) that it has not passed, by its last committed
 -- offset. A group that followed a wrong base offset has committed an offset past the end of the log: it skipped what lies
--- behind that batch, and its next fetch is out of range; so is that of one whose committed offset lies below the log start.
+-- after that batch, and its next fetch is out of range; so is that of one whose committed offset lies below the log start.
 -- A lake without `__consumer_offsets` has no row
 -- Columns:
 --   group string: Group id
@@ -45,14 +45,14 @@ WITH said AS (
   WHERE o.is_end
 ), explained AS (
   SELECT *, min(CASE WHEN cause = 'wrong_base_offset' THEN next_offset END)
-    OVER (PARTITION BY topic, partition, partition_dir) AS behind_wrong
+    OVER (PARTITION BY topic, partition, partition_dir) AS after_wrong
   FROM losses
 ), sought AS (
   SELECT h.cluster, h.`group`, h.topic, h.partition, h.partition_dir, h.committed_offset, h.unread_commits, d.cause,
     CASE WHEN h.is_cut AND d.cause <> 'past_the_end' THEN greatest(d.first_lost, h.log_start_offset) ELSE d.first_lost END AS first_lost,
     d.last_lost,
-    CASE WHEN d.cause = 'past_the_end' THEN d.behind_wrong IS NOT NULL ELSE d.is_certain END AS is_certain,
-    CASE WHEN d.cause = 'past_the_end' THEN coalesce(d.behind_wrong, d.first_lost) ELSE d.next_offset END AS seek_to
+    CASE WHEN d.cause = 'past_the_end' THEN d.after_wrong IS NOT NULL ELSE d.is_certain END AS is_certain,
+    CASE WHEN d.cause = 'past_the_end' THEN coalesce(d.after_wrong, d.first_lost) ELSE d.next_offset END AS seek_to
   FROM held h JOIN explained d ON d.topic = h.topic AND d.partition = h.partition AND d.partition_dir = h.partition_dir
   -- no consumer gets what lies below the log start: nothing is lost there
   WHERE CASE WHEN d.cause = 'past_the_end' THEN h.committed_offset > d.first_lost

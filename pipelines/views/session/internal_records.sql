@@ -1,5 +1,5 @@
 -- The records of Kafka's internal topics as a broker that loads them counts them: no control records, and of
--- transactions those that were committed; an open one does not hold back the records behind it. It loads them from the log
+-- transactions those that were committed; an open one does not hold back the records after it. It loads them from the log
 -- start on
 -- Columns: those of records, then
 --   cluster string: The cluster that the record's copy belongs to (`log_clusters`)

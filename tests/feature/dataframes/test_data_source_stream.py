@@ -143,7 +143,7 @@ def test_a_running_stream_takes_what_is_appended(spark: SparkSession, logs: Path
 def test_a_micro_batch_that_was_not_committed_is_read_again_as_it_was_planned(
     spark: SparkSession, logs: Path, tmp_path: Path
 ) -> None:
-    """As after a kill behind the plan of the second micro-batch: its offsets are kept, its rows are not."""
+    """As if a kill came after the plan of the second micro-batch: its offsets are kept, its rows are not."""
     stream = Stream(spark, logs, tmp_path)
     stream.run()
     active = logs / "a-0" / f"{30:020d}.log"

@@ -103,7 +103,7 @@ def test_the_report_names_what_is_wrong(logs: Path, tmp_path: Path) -> None:
     shutil.copytree(logs, root)
     segmented, aborted = root / "segmented-0", root / "tx-aborted-0"
     first, second, third, *_ = sorted(segmented.glob("*.log"))
-    # points at a byte inside a batch; at a batch behind the offset; behind the end of the segment
+    # points at a byte inside a batch; at a batch after the offset; past the end of the segment
     size = second.stat().st_size
     first.with_suffix(".index").write_bytes(struct.pack(">ii", 1, 7))
     batches = next(decode_broker_file(second.with_suffix(".index"))).to_pylist()
@@ -161,7 +161,7 @@ def test_entries_that_hide_records_and_lost_entries_are_named(logs: Path, tmp_pa
     shutil.copytree(logs, root)
     first, second, third, *_ = sorted((root / "segmented-0").glob("*.log"))
     end = int(second.stem)  # the first segment's last offset is before it
-    # the last entry of an offset index is behind the segment's last offset
+    # the last entry of an offset index is after the segment's last offset
     index = first.with_suffix(".index")
     offset, position = struct.unpack(">ii", index.read_bytes()[-8:])
     assert offset < end

@@ -131,7 +131,7 @@ def test_decoding_in_steps_from_raw_gives_the_tables_of_the_files(
 
 def test_a_mark_may_lie_across_chunks(spark: SparkSession, lake: str, logs: Path) -> None:
     lying = bytearray(batch(3))
-    lying[11] += 10  # its length leads into the batch behind it, where the chunk then ends
+    lying[11] += 10  # its length leads into the batch after it, where the chunk then ends
     put(logs / "a-0", 0, batch(0), bytes(lying), batch(6)[:-1] + b"x")
     ingest(spark, lake, logs)
     assert decode_raw(spark, lake).damaged > 0

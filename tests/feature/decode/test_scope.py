@@ -289,7 +289,7 @@ def test_a_segment_that_grows_stays_as_complete_as_it_is(
 def test_a_segment_that_grew_before_the_requested_part_is_no_loss(
     tmp_path: Path, first: dict[str, Any], scope: dict[str, Any]
 ) -> None:
-    """Its rows would end where the last run left them, and the next segment begins behind that."""
+    """Its rows would end where the last run left them, and the next segment begins after that."""
     folder, lake = tmp_path / "src" / "a-0", str(tmp_path / "lake")
     put(folder, 0, stored(NOW, 1))
     source = (str(tmp_path / "src"),)

@@ -152,7 +152,7 @@ def test_a_key_whose_partition_changed_has_one_row_of_its_newest_event() -> None
     assert states(events, "epoch(valid_to)::INT") == {(1, 0, 30), (2, 0, 40), (3, 0, None), (1, 1, None)}
 
 
-def test_at_the_moment_of_a_truncation_rows_behind_it_in_its_partition_stay() -> None:
+def test_at_the_moment_of_a_truncation_rows_after_it_in_its_partition_stay() -> None:
     events = [
         (0, 0, 10, '{"id":1}', event("c", 1)),
         (0, 1, 10, None, '{"op":"t"}'),

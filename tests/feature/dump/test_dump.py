@@ -38,7 +38,7 @@ def put(folder: Path, content: bytes, name: str = SEGMENT) -> str:
 
 
 def printed(capsysbinary: Any, path: str, *flags: str) -> list[str]:
-    """The lines behind the first two, which name the file and its base offset."""
+    """The lines after the first two, which name the file and its base offset."""
     code, out, err = lines(capsysbinary, path, *flags)
     assert (code, out[-1]) == (0, b""), err
     return [line.decode() for line in out[2:-1]]
@@ -256,10 +256,10 @@ def test_an_index_that_a_broker_would_build_again(tmp_path: Path, capsysbinary: 
     assert "entry 0 points to position 1048576, where no batch begins" in err[0]
 
 
-def test_a_time_index_whose_index_leads_behind_the_log_fails_as_the_tool_does(
+def test_a_time_index_whose_index_leads_after_the_log_fails_as_the_tool_does(
     tmp_path: Path, capsysbinary: Any
 ) -> None:
-    """At the end of the log nothing is found; behind it, and before its begin, the tool fails."""
+    """At the end of the log nothing is found; after it, and before its begin, the tool fails."""
     times = str(index_folder(tmp_path) / f"{0:020d}.timeindex")
     size = (tmp_path / SEGMENT).stat().st_size
     for position, expected in ((size, 0), (size + 1, 1), (-1, 1)):

@@ -128,7 +128,7 @@ def test_a_large_batch_is_searched_in_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("condition", [{"committed": True}, {"transaction": "committed"}])
-def test_damage_behind_the_offsets_may_hide_the_marker(tmp_path: Path, condition: dict[str, Any]) -> None:
+def test_damage_after_the_offsets_may_hide_the_marker(tmp_path: Path, condition: dict[str, Any]) -> None:
     put(tmp_path / "a-0", 0, broken(batch(0)), data(3, 7), batch(6))
     put(tmp_path / "a-0", 9, broken(marker(9, 7)), batch(10))
     got, unsearched = rows(tmp_path, offset="3:5", **condition)

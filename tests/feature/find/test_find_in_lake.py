@@ -311,7 +311,7 @@ def test_the_package_that_a_lake_needs_is_named(
 
 
 @pytest.mark.parametrize(
-    ("file", "lines", "behind", "first"),
+    ("file", "lines", "after", "first"),
     [
         ("a-0/leader-epoch-checkpoint", "0 0", b"", "offsets 0 to 5"),  # the first segment is lost
         ("replication-offset-checkpoint", "a 0 15", b"", "offsets 9 to 14"),
@@ -321,9 +321,9 @@ def test_the_package_that_a_lake_needs_is_named(
     ],
 )
 def test_what_a_lake_knows_to_be_missing_was_not_searched(
-    tmp_path: Path, file: str, lines: str, behind: bytes, first: str | None
+    tmp_path: Path, file: str, lines: str, after: bytes, first: str | None
 ) -> None:
-    put(tmp_path / "logs" / "a-0", 6, batch(6), behind)
+    put(tmp_path / "logs" / "a-0", 6, batch(6), after)
     (tmp_path / "logs" / file).write_text(f"0\n1\n{lines}\n")
     lake = str(tmp_path / "lake")
     assert decode_batches.main(["--source", str(tmp_path / "logs"), "--lake", lake]) == 0

@@ -93,7 +93,7 @@ CASES: list[tuple[Make, str, int, str]] = [
     (lambda d: segments(d, 6), "", 4, "not found"),
     (lambda d: segments(d, 6), "--offset 2", 5, "no file says whether they were deleted or are lost"),
     (tiered, "", 5, "in remote storage, if anywhere"),
-    # behind the last batch
+    # after the last batch
     (lambda d: noted(d, VISIBLE, "a 0 15"), "", 5, "offsets 12 to 14 could not be searched"),
     (lambda d: noted(d, VISIBLE, "a 0 15"), "--offset 0:12", 4, "not found"),
     (lambda d: noted(d, VISIBLE, "a 0 12"), "", 4, "not found"),

@@ -298,7 +298,7 @@ def test_where_a_batch_begins_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
     assert refused(capsys, path, "--position", 0, "--offset", 0) == "give --position or --offset, not both"
 
 
-def test_a_batch_behind_a_length_that_lies(tmp_path: Path) -> None:
+def test_a_batch_after_a_length_that_lies(tmp_path: Path) -> None:
     first, second, third = _three()
     lying = bytearray(first)
     lying[8:12] = struct.pack(">i", len(first) + 1000)

@@ -117,7 +117,7 @@ def test_bytes_between_two_batches(tmp_path: Path) -> None:
     found = cause(tmp_path, first + Random(3).randbytes(700) + second)
     assert (found.kind, found.certainty) == (OTHER, LIKELY)
     assert (found.position, found.size) == (len(first), 700)
-    assert "offset 40 behind them goes on from 39 before, none is missing" in found.text
+    assert "offset 40 after them goes on from 39 before, none is missing" in found.text
 
 
 def test_batches_in_the_wrong_order_are_no_flipped_bit(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_batches_in_the_wrong_order_are_no_flipped_bit(tmp_path: Path) -> None:
     first, second, third, _ = batches(records=1)
     found = cause(tmp_path, second + first + third)
     assert (found.kind, found.position) == (ORDER, 0)
-    assert f"the batch behind, at position {len(second)}, with offsets up to 0, belongs before" in found.text
+    assert f"the next batch, at position {len(second)}, with offsets up to 0, belongs before" in found.text
 
 
 def test_a_batch_that_stands_twice_is_no_flipped_bit(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_other_bytes_over_several_records(tmp_path: Path) -> None:
     assert (found.kind, found.certainty) == (OTHER, LIKELY)
     assert found.position <= len(first) + 1100
     assert len(first) + 1400 <= found.position + found.size <= len(first) + 1520
-    assert "those before and behind can" in found.text
+    assert "those before and after it can" in found.text
 
 
 def test_what_is_at_the_end_and_between_is_named_as_what_it_is(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_length_and_a_magic_that_were_written_over(tmp_path: Path) -> None:
     assert f"magic at position {len(first) + 16}: 57, expected 2" in found.text
 
 
-def test_a_sound_message_right_behind_the_begin_of_a_damaged_one(tmp_path: Path) -> None:
+def test_a_sound_message_right_after_the_begin_of_a_damaged_one(tmp_path: Path) -> None:
     """Thirteen bytes of a header: no message is there whose lengths could be followed."""
     messages = [Message(magic=0, offset=number, value=b"v" * 20).encode() for number in range(8)]
     content = messages[0] + messages[1][:13] + b"".join(messages[2:])

@@ -84,17 +84,17 @@ def moved(data: bytes, base: int) -> bytes:
     return base.to_bytes(8, "big") + data[8:]
 
 
-BEHIND = {
+AFTER = {
     "cleaned part": ([log(A, last_offset_delta=1), log(W), log(GONE), moved(log(X), 9)], [0, 2, 3, 4]),
     "damaged batch": ([log(A, OLD), log(W, GONE, hurt=True), moved(log(X), 9)], [0, 1, 4]),
 }
 
 
-@pytest.mark.parametrize("name", BEHIND)
+@pytest.mark.parametrize("name", AFTER)
 def test_a_last_batch_follows_what_lies_before_it_where_nothing_was_cleaned(
     tmp_path: Path, name: str
 ) -> None:
-    batches, expected = BEHIND[name]
+    batches, expected = AFTER[name]
     lake, doubts = recovered(tmp_path, [(batches, 2)])
     found = asked(lake, 'SELECT "offset" FROM healed_records ORDER BY 1')
     assert [offset for (offset,) in found] == expected
@@ -111,17 +111,17 @@ DELTA_POS, COUNT_POS = 23, 57  # of the last byte, of the first one
 MOVED = {
     # every base offset of the only copy is wrong, two of them by the same number
     "all of a file": [[moved(batch(0), 1 << 40), moved(batch(3), 0), moved(batch(6), 3)]],
-    # what lies before and behind them leaves one place for the three
+    # what lies before and after them leaves one place for the three
     "between two that fit": [
         [batch(0), *(moved(batch(base), base + 4) for base in (3, 6, 9)), *batches(12, 4)]
     ],
-    # the first one of two that moved by the same number lies behind the last one that did not
+    # the first one of two that moved by the same number lies after the last one that did not
     "in one of two copies": [
         [batch(0), batch(3), moved(batch(6), 1 << 40), moved(batch(9), 3), moved(batch(12), 6), batch(15)],
         batches(0, 5),
     ],
     # the batches before it, one of them damaged, leave no room at the offset 9
-    "behind damage": [
+    "after damage": [
         [
             *batches(0, 2),
             batch(6)[:COUNT_POS] + bytes(4) + batch(6)[COUNT_POS + 4 :],
@@ -130,17 +130,17 @@ MOVED = {
         ],
         batches(0, 3),
     ],
-    # what lies in a wrapper of magic 0 says where it belongs; no batch behind it is lost
+    # what lies in a wrapper of magic 0 says where it belongs; no batch after it is lost
     "the last wrapper but one": [[wrapper(0, 0), wrapper(3, 0, 9), wrapper(6, 0)]],
     # 0 takes the offsets inside as they are; a smaller one than the last inside, or one below 0, is no offset
     "wrappers of magic 1": [[wrapper(0, 1, 1), wrapper(3, 1, -(1 << 62)), wrapper(6, 1, 0), wrapper(9, 1)]],
-    # the last batch moved in both copies, in one of them behind another one that did
+    # the last batch moved in both copies, in one of them after another one that did
     "the last in both copies": [
         [*batches(0, 2), moved(batch(6), 58)],
         [batch(0), moved(batch(3), 1 << 40), moved(batch(6), 1 << 30)],
     ],
     # the header of the damaged batch before says that the last one moved, not the one before it
-    "the last behind damage": [
+    "the last after damage": [
         [batch(0), batch(3)[:-1] + b"\1", batch(6), moved(batch(9), 8)],
         batches(0, 2),
     ],
@@ -154,7 +154,7 @@ def test_batches_that_damage_moved_go_back(tmp_path: Path, name: str) -> None:
     assert found == [(offset, b"v%d" % offset) for offset in range(3 * len(MOVED[name][0]))]
 
 
-def test_damaged_bytes_behind_what_another_copy_has_may_have_been_records(tmp_path: Path) -> None:
+def test_damaged_bytes_after_what_another_copy_has_may_have_been_records(tmp_path: Path) -> None:
     damaged = [batch(0), b"\xff" * len(b"".join(batches(3, 2)))]
     for copies, found in (([damaged, batches(0, 2)], [(6, None)]), ([damaged, batches(0, 3)], [])):
         lake = recovered_as_they_are(tmp_path / str(len(found)), copies)
@@ -163,7 +163,7 @@ def test_damaged_bytes_behind_what_another_copy_has_may_have_been_records(tmp_pa
 
 
 LED = {
-    # the file of the copy whose batch is right begins behind it, that of the other copy does not
+    # the file of the copy whose batch is right begins after it, that of the other copy does not
     "by the file of another copy": [
         ([batch(0), *batches(3, 2, leader_epoch=2)], "2 0"),
         (batches(0, 2, leader_epoch=2), "2 3"),
@@ -174,7 +174,7 @@ LED = {
         ([batch(0, leader_epoch=1), batch(3, leader_epoch=2)], "2 0"),
     ],
     # those before the file's first entry agree in a higher epoch than it
-    "by a file that begins behind them": [
+    "by a file that begins after them": [
         ([batch(0, leader_epoch=3), batch(3, leader_epoch=3), batch(6, leader_epoch=2)], "2 6"),
     ],
     # both have the same wrong epoch, which is out of order in one of them

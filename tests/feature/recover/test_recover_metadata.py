@@ -92,7 +92,7 @@ def test_an_earlier_state_has_fewer_topics(
     assert "have offsets from 0 to 61" in capsys.readouterr().err
 
 
-def test_records_behind_a_snapshot_count_though_it_has_more_records_than_the_log_before(
+def test_records_after_a_snapshot_count_though_it_has_more_records_than_the_log_before(
     tmp_path: Path,
 ) -> None:
     """A snapshot numbers its own records, and has two besides those of topics."""

@@ -339,7 +339,7 @@ def test_copies_without_names_have_one_step_and_the_command_that_compares_them(t
 @pytest.mark.parametrize(
     ("case", "position", "what"),
     [
-        ("bitflip-baseoffset-v2-none-0", 3268, "offsets 65567 to 65576 are not behind 30 and before 41"),
+        ("bitflip-baseoffset-v2-none-0", 3268, "offsets 65567 to 65576 are not after 30 and before 41"),
         ("bitflip-leaderepoch-v2-none-0", 3268, "leader epoch 65536 is not between 0 and 0"),
         ("base-offset-negative-0", 266, "base offset -100 is below that of the file's name, 0"),
     ],

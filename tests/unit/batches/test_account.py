@@ -127,7 +127,7 @@ def test_what_nobody_explains_is_told_apart_from_what_is_lost() -> None:
         (Witnesses(recovery_point=140, high_watermark=120), 140),
     ],
 )
-def test_what_lies_behind_the_last_batch(witnesses: Witnesses, end: int) -> None:
+def test_what_lies_after_the_last_batch(witnesses: Witnesses, end: int) -> None:
     account = account_of(44, 100, witnesses)
     assert account.end == end
     assert account.is_sound == (end == 100)

@@ -46,7 +46,7 @@ def log(root: Path, base: int = 40, epoch: int = 3) -> Path:
         (("a 1 -1",), None, 3, (40, CHECKPOINT, "certain")),
         (("a 1 45",), "3 52", 3, (52, EPOCHS, "likely")),  # it moved after the checkpoint was written
         (("a 1 52",), "3 45", 3, (52, CHECKPOINT, "certain")),  # the epochs are written in the background
-        (("a 1 12",), "3 30", 3, (30, EPOCHS, "likely")),  # and behind that lies the first segment
+        (("a 1 12",), "3 30", 3, (30, EPOCHS, "likely")),  # and after that lies the first segment
         (("a 1 0",), "0 0", 3, (0, CHECKPOINT, "certain")),  # the first segments are in remote storage
         ((), "0 0", 3, (0, EPOCHS, "likely")),  # the first segment is lost
         ((), "3 45", 3, (45, EPOCHS, "likely")),

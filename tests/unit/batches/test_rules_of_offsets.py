@@ -41,8 +41,8 @@ def log_of(*files: tuple[int, list[tuple[int, int, str]]]) -> Log:
 def test_batches_that_follow_each_other_prove_a_single_one_wrong(tmp_path: Path) -> None:
     """A scan has them as one run, which its neighbours do not contradict: they contradict each other."""
     sound = [(0, 5, "ok"), (5, 3, "ok")]
-    behind = (39, [(39, 2, "ok")])
-    log = log_of((0, [*sound, (10, 4, "ok"), (12, 2, "ok"), (14, 4, "ok")]), behind)
+    after = (39, [(39, 2, "ok")])
+    log = log_of((0, [*sound, (10, 4, "ok"), (12, 2, "ok"), (14, 4, "ok")]), after)
     assert [one.first for one in OffsetModel(log).batches if one.is_misplaced] == [10]
     assert [*in_scan(tmp_path.resolve(), [log])] == []
 
@@ -66,7 +66,7 @@ def test_of_batches_with_one_base_offset_the_shortest_is_the_first(tmp_path: Pat
 
 
 def test_a_wrong_first_base_offset_hides_no_batch_between_garbage(tmp_path: Path) -> None:
-    """Of what is behind it the first offset is near that of the file's name, or near the batch before."""
+    """Of what is after it the first offset is near that of the file's name, or near the batch before."""
 
     def log(number: int, order: str, bit: int) -> Log:
         """Of letters: sound, garbage, and wrong, whose base offset has this bit flipped."""
@@ -116,7 +116,7 @@ def test_a_wrong_base_offset_below_the_file_s_name_hides_no_batch_between_garbag
 
 
 def test_wrong_base_offsets_around_garbage_hide_no_batches(tmp_path: Path) -> None:
-    """Of first batches that seem to be behind what follows; and at the end of one chain and in the next."""
+    """Of first batches that seem to be after what follows; and at the end of one chain and in the next."""
 
     def log(topic: str, wrong: dict[int, int], garbage: tuple[int, ...] = (1, 5)) -> Log:
         """Of batches with two offsets. wrong: number -> the bits of its base offset that are wrong."""
@@ -138,7 +138,7 @@ def test_two_batches_at_the_end_confirm_each_other(tmp_path: Path) -> None:
     assert [*in_scan(tmp_path.resolve(), [log])] == []
 
 
-def test_a_segment_that_begins_behind_damage_is_not_compacted() -> None:
+def test_a_segment_that_begins_after_damage_is_not_compacted() -> None:
     log = log_of((0, [(0, 1, "ok"), (1, 3, "corrupt")]), (4, [(7, 4, "ok")]), (11, []), (14, [(14, 4, "ok")]))
     assert (11, 13, "missing_segment") in [(one.first, one.last, one.cause) for one in OffsetModel(log).lost]
     assert [*in_python([log])] == []

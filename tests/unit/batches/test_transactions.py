@@ -181,7 +181,7 @@ def test_open_transaction_is_uncertain_where_damage_follows_its_start(
     assert [row["outcome_uncertain"] for row in rows.to_pylist()] == [False, uncertain]
 
 
-def test_a_marker_behind_damage_may_not_be_the_first(lake: str) -> None:
+def test_a_marker_after_damage_may_not_be_the_first(lake: str) -> None:
     """Another marker may lie in the damaged bytes: what was committed, or aborted, can't be known."""
     insert(lake, "batches", [batch(1), batch(10), marker(20, "COMMIT")])
     insert(lake, "quarantine", [damage(5)])
@@ -198,23 +198,23 @@ def test_uncertain_is_reported_only_where_it_holds_the_last_stable_offset(lake: 
 # Segments that retention deleted before they were decoded
 
 BEFORE_GAP = segment(end=9)
-BEHIND_GAP = segment(SECOND, 100, log_start_offset=100)
+AFTER_GAP = segment(SECOND, 100, log_start_offset=100)
 
 
-def test_a_marker_behind_a_gap_ends_nothing_before_it(lake: str) -> None:
+def test_a_marker_after_a_gap_ends_nothing_before_it(lake: str) -> None:
     found = [batch(0), batch(100, segment=SECOND), marker(101, "COMMIT", segment=SECOND)]
     insert(lake, "batches", found)
-    assert outcomes(lake, BEFORE_GAP, BEHIND_GAP) == [UNKNOWN, COMMITTED]
-    assert computed(lake, BEFORE_GAP, BEHIND_GAP)[2].unknown == 1
+    assert outcomes(lake, BEFORE_GAP, AFTER_GAP) == [UNKNOWN, COMMITTED]
+    assert computed(lake, BEFORE_GAP, AFTER_GAP)[2].unknown == 1
 
 
 def test_what_is_open_before_a_gap_holds_nothing_back(lake: str) -> None:
     insert(lake, "batches", [batch(0), batch(100, segment=SECOND, producer_id=8)])
-    assert outcomes(lake, BEFORE_GAP, BEHIND_GAP) == [UNKNOWN, OPEN]
+    assert outcomes(lake, BEFORE_GAP, AFTER_GAP) == [UNKNOWN, OPEN]
 
 
 @pytest.mark.parametrize(
-    "second", [replace(BEHIND_GAP, log_start_offset=0), replace(BEHIND_GAP, file_base_offset=10)]
+    "second", [replace(AFTER_GAP, log_start_offset=0), replace(AFTER_GAP, file_base_offset=10)]
 )
 def test_where_nothing_is_missing_a_transaction_goes_on(lake: str, second: LedgerRow) -> None:
     """The cleaner leaves gaps too: between segments that were seen together nothing is missing."""
@@ -309,19 +309,19 @@ def test_a_marker_in_damaged_bytes_is_a_reason_why_an_outcome_is_not_known(
 
 
 def test_a_wrong_base_offset_of_a_marker_neither_hides_nor_shows_records(tmp_path: Path) -> None:
-    """No checksum covers it. The marker stands behind the data, wherever its offset lies."""
+    """No checksum covers it. The marker stands after the data, wherever its offset lies."""
 
     def stored(made: bytes, base: int) -> bytes:
         return base.to_bytes(8, "big") + made[8:]
 
     ended = logs.marker(4, 1, commit=False)
-    behind = [logs.data(5, 1, 2), logs.marker(7, 1)]
+    after = [logs.data(5, 1, 2), logs.marker(7, 1)]
     first = [logs.batch(0, 2), logs.data(2, 1, 2)]
     made = {
-        "above": [*first, stored(ended, 1 << 40), *behind],
-        "below": [*first, stored(ended, 1), *behind],
-        "data": [first[0], stored(first[1], 1 << 40), ended, *behind],
-        "__consumer_offsets": [*first, stored(ended, 1 << 40), *behind],
+        "above": [*first, stored(ended, 1 << 40), *after],
+        "below": [*first, stored(ended, 1), *after],
+        "data": [first[0], stored(first[1], 1 << 40), ended, *after],
+        "__consumer_offsets": [*first, stored(ended, 1 << 40), *after],
     }
     for name, batches in made.items():
         logs.put(tmp_path / "logs" / f"{name}-0", 0, *batches)

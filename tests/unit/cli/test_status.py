@@ -38,7 +38,7 @@ class Terminal(io.StringIO):
         return written
 
     def lines(self) -> list[str]:
-        """What is left on the screen: text behind the last erasure of each line."""
+        """What is left on the screen: text after the last erasure of each line."""
         return [line.split("\r\x1b[K")[-1] for line in self.getvalue().split("\n")]
 
 

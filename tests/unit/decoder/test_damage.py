@@ -42,7 +42,7 @@ def _batch(codec: int = NONE, records: list[Record] | None = None, **fields: Any
 
 
 def _payload(*bodies: bytes) -> bytes:
-    """Records from their bodies, each behind its length."""
+    """Records from their bodies, each after its length."""
     return b"".join(varint(len(body)) + body for body in bodies)
 
 
@@ -102,7 +102,7 @@ def test_a_wrong_record_count_is_invalid(codec: int, count: int) -> None:
         {"header_count": (1 << 31) - 1},
         {"header_key_length": -1},
         {"header_key_length": 300},
-        {"behind": b"xyz"},
+        {"surplus": b"xyz"},
     ],
     ids=str,
 )
@@ -134,7 +134,7 @@ def test_a_varlong_of_eleven_bytes_is_invalid(codec: int) -> None:
 
 
 @codecs
-def test_bytes_behind_the_last_record_are_invalid(codec: int) -> None:
+def test_bytes_after_the_last_record_are_invalid(codec: int) -> None:
     payload = b"".join(record.encode(place) for place, record in enumerate(RECORDS))
     batch = _batch(codec, payload=payload + b"\x00").encode()
     check_refused(judge(batch), batch, "invalid", "invalid_record")

@@ -1,6 +1,6 @@
 """Values that hold Kafka batches of their own (backups, mirrors): none of them becomes a record of the log.
 
-Their host is damaged, in its header or its bytes, so the log has to be found again behind it, among any
+Their host is damaged, in its header or its bytes, so the log has to be found again after it, among any
 number of batches with right checksums. And the other way round: no sound batch of the log is given up.
 """
 
@@ -60,7 +60,7 @@ def test_no_batch_of_a_value_is_taken_for_the_log(
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_nor_where_nothing_is_left_of_the_header(number: int) -> None:
-    """Their offsets do not lie between those of the log before and behind."""
+    """Their offsets do not lie between those of the log before and after."""
     host = Batch([Record(value=_value(number, b"\xee", 1000))], base_offset=100).encode()
     verdict = judge(bytes(61) + host[61:])
     assert not verdict.records
@@ -113,7 +113,7 @@ def test_a_sound_batch_between_damaged_bytes_is_decoded(garbage: int, count: int
 
 @pytest.mark.parametrize("last", [2, -200])
 @pytest.mark.parametrize("first", [96, 100])
-def test_one_is_decoded_too_where_the_base_offset_behind_it_is_wrong(first: int, last: int) -> None:
+def test_one_is_decoded_too_where_the_base_offset_after_it_is_wrong(first: int, last: int) -> None:
     """No checksum covers the base offset: a wrong one says nothing of the batches before it."""
     garbage = b"\xff" * 200
     decoded = fast.decode(START + garbage + sound(first) + garbage + sound(last))
@@ -165,7 +165,7 @@ def test_lengths_that_lie_one_after_the_other_cost_a_batch_each() -> None:
 
 
 def test_a_batch_cut_at_the_end_of_a_segment_that_leads_nowhere() -> None:
-    """Two damaged headers, the second of which reaches past the end: no batch proves itself behind them."""
+    """Two damaged headers, the second of which reaches past the end: no batch proves itself after them."""
     data = bytes.fromhex(
         "00000000000000000000000031000000000230edeaea0001000000000000018bcfe568000000018bcfe56800ffff"
         "ffffffffffe080808080808080800000000000007200000000cb000000000000000000fd"
@@ -176,7 +176,7 @@ def test_a_batch_cut_at_the_end_of_a_segment_that_leads_nowhere() -> None:
 
 
 def test_a_lying_length_before_messages_that_lead_into_the_log_hides_no_sound_batch() -> None:
-    """The first length reaches past the end; the message behind it is damaged, and ends in a sound one."""
+    """The first length reaches past the end; the message after it is damaged, and ends in a sound one."""
     first = bytearray(Batch([Record(value=b"v")], base_offset=0).encode())
     first[8:12] = (1 << 24).to_bytes(4, "big")
     inner = Message(magic=0, offset=1 << 60, value=b"inner").encode()

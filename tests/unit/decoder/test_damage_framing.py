@@ -42,7 +42,7 @@ def _offsets(decoded: Decoded) -> list[int]:
     return [row["offset"] for row in decoded.records]
 
 
-# Lengths and magics, with sound batches before and behind
+# Lengths and magics, with sound batches before and after
 
 
 @batches
@@ -121,14 +121,14 @@ def test_two_lengths_past_the_end_hide_no_sound_batch() -> None:
 # The way back
 
 
-def test_a_byte_too_many_hides_no_batch_behind_it() -> None:
+def test_a_byte_too_many_hides_no_batch_after_it() -> None:
     """Shifted by that byte a header claims more than there is, and an offset that no log goes on with."""
     decoded = decode(START + b"\x0f" + sound(96))
     assert _ranges(decoded) == [(len(START), 1)]
     assert (_offsets(decoded)[-3:], decoded.tail) == ([96, 97, 98], "none")
 
 
-def test_two_bytes_too_few_hide_no_message_behind_them() -> None:
+def test_two_bytes_too_few_hide_no_message_after_them() -> None:
     messages = [Message(magic=1, offset=offset, value=b"value").encode() for offset in range(96, 100)]
     decoded = decode(START + messages[0][2:] + b"".join(messages[1:]))
     assert _ranges(decoded) == [(len(START), len(messages[0]) - 2)]
@@ -141,7 +141,7 @@ def test_damage_at_the_start_of_a_segment() -> None:
     assert _offsets(decoded) == [90, 91, 92, 93, 94, 95]
 
 
-def test_damage_behind_a_batch_whose_offset_is_far_too_high() -> None:
+def test_damage_after_a_batch_whose_offset_is_far_too_high() -> None:
     """The base offset lies outside the checksum: a wrong one must not hide what follows."""
     high = flip(sound(100), 1, 0x10)
     broken = _with_length(sound(103), 1 << 20)
@@ -150,7 +150,7 @@ def test_damage_behind_a_batch_whose_offset_is_far_too_high() -> None:
     assert _ranges(decoded) == [(len(START + high), len(broken))]
 
 
-def test_a_break_behind_offsets_that_go_back_hides_nothing() -> None:
+def test_a_break_after_offsets_that_go_back_hides_nothing() -> None:
     parts = [sound(5000), _with_length(sound(10), 1 << 20), sound(20), sound(30)]
     decoded = decode(b"".join(parts))
     assert _offsets(decoded) == [5000, 5001, 5002, 20, 21, 22, 30, 31, 32]
@@ -162,7 +162,7 @@ ODD: dict[str, Batch | Message] = {  # read by Kafka, made by none
     "magic 2, a producer id of -2": Batch([Record()], base_offset=300, producer_id=-2),
     "magic 2, offset below 0": Batch([Record()], base_offset=-300),
     "magic 1, a bit of no meaning": Message(magic=1, offset=300, attributes=1 << 6),
-    "magic 0, bytes behind the value": Message(magic=0, offset=300, behind=b"xyz"),
+    "magic 0, bytes after the value": Message(magic=0, offset=300, surplus=b"xyz"),
 }
 
 
@@ -238,13 +238,13 @@ def test_zeros_to_the_end_are_a_tail(size: int, has_successor: bool) -> None:
     assert not decoded.quarantine
 
 
-def test_zeros_behind_a_corrupt_batch_are_a_tail() -> None:
+def test_zeros_after_a_corrupt_batch_are_a_tail() -> None:
     decoded = decode(START + flip(V2, -1) + bytes(500))
     assert _ranges(decoded) == [(len(START), len(V2))]
     assert (decoded.tail, decoded.tail_bytes) == ("zeros", 500)
 
 
-def test_a_torn_tail_behind_a_corrupt_batch_stays_one() -> None:
+def test_a_torn_tail_after_a_corrupt_batch_stays_one() -> None:
     decoded = decode(START + flip(V2, -1) + sound(103)[:40])
     assert _ranges(decoded) == [(len(START), len(V2))]
     assert (decoded.tail, decoded.tail_bytes) == ("torn", 40)

@@ -207,7 +207,7 @@ def test_offsets_that_fall_in_a_wrapper_are_suspect(magic: int, codec: int) -> N
         ({"value": None, "value_length": -2}, None),
         ({"attributes": 0x80}, b"one"),
         ({"attributes": 0x10}, b"one"),
-        ({"behind": b"xyz"}, b"one"),
+        ({"surplus": b"xyz"}, b"one"),
     ],
     ids=str,
 )
@@ -220,7 +220,7 @@ def test_what_kafka_reads_against_the_format_is_suspect(
 @codecs
 @pytest.mark.parametrize(
     "changes",
-    [{"key": None, "key_length": -2}, {"value_length": -2}, {"attributes": 0x80}, {"behind": b"xyz"}],
+    [{"key": None, "key_length": -2}, {"value_length": -2}, {"attributes": 0x80}, {"surplus": b"xyz"}],
     ids=str,
 )
 def test_what_kafka_reads_in_a_wrapper_against_the_format_is_suspect(

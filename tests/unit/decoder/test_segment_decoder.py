@@ -165,9 +165,9 @@ def _many_records(count: int) -> bytes:
     )
 
 
-def _many(count: int, behind: bytes = b"") -> bytes:
-    """One batch of very many records, each with its own offset and value, and bytes behind the last."""
-    payload = _many_records(count) + behind
+def _many(count: int, after: bytes = b"") -> bytes:
+    """One batch of very many records, each with its own offset and value, and bytes after the last."""
+    payload = _many_records(count) + after
     return Batch(
         codec=ZSTD, payload=payload, count=count, last_offset_delta=count - 1, base_offset=7
     ).encode()
@@ -184,7 +184,7 @@ def test_a_batch_of_very_many_records_comes_whole_and_in_order() -> None:
 
 
 def test_a_late_fault_in_a_batch_of_very_many_records_lets_none_through() -> None:
-    whole, cut = _many(140_000), _many(140_000, behind=b"\0")
+    whole, cut = _many(140_000), _many(140_000, after=b"\0")
     decoded = fast.decode(cut + whole)
     assert {row["batch_position"] for row in decoded.records} == {len(cut)}
     assert [(row["status"], row["record_count"]) for row in decoded.batches] == [

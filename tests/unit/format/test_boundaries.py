@@ -75,7 +75,7 @@ def test_a_wrong_index_is_not_believed(tmp_path: Path, change: str) -> None:
     assert _found(path, index, [begins[41] + 1, begins[70]]) == [begins[42], begins[70]]
 
 
-def test_behind_a_header_that_is_none_there_is_no_boundary(tmp_path: Path) -> None:
+def test_after_a_header_that_is_none_there_is_no_boundary(tmp_path: Path) -> None:
     path, begins = _indexed(tmp_path / "a-0")
     data = bytearray(path.read_bytes())
     data[begins[50] + 16] = 9  # its magic

@@ -90,7 +90,7 @@ def test_the_first_batch_from_any_place_on_is_found(data: bytes, starts: list[in
 @pytest.mark.parametrize("leads", [61, 6100, 1 << 20, 3 << 20])
 @pytest.mark.parametrize("magic", [1, 2])
 def test_what_is_read_grows_with_the_segment_whatever_lengths_it_claims(leads: int, magic: int) -> None:
-    """Near misses behind each other, each of which leads to another: none costs a separate read."""
+    """Near misses after each other, each of which leads to another: none costs a separate read."""
     miss = _near_miss(leads // 61 * 61, magic).ljust(61, b"\xee")
     source = _Bytes(miss * ((4 << 20) // 61))
     length = (4 << 20) // 61 * 61

@@ -69,7 +69,7 @@ def test_partition_is_null_without_a_key_or_partitions() -> None:
         ("ffffffff0f", -(1 << 31)),
         ("ffffffffffffffffff01", -(1 << 63)),
         ("8000", 0),  # padded
-        ("02ff", 1),  # bytes behind it
+        ("02ff", 1),  # bytes after it
         ("", None),
         ("80", None),
         ("ffffffffffffffffffff01", None),

@@ -135,7 +135,7 @@ def test_a_batch_at_fault_leaves_nothing_behind(between: int) -> None:
     records = [Record(key=b"k", value=b"v", headers=((b"h", b"v"),))] * 20
     batches = [
         Batch(records[:3]),
-        Batch([*nulls, Record(behind=b"!")], base_offset=3),
+        Batch([*nulls, Record(surplus=b"!")], base_offset=3),
         Batch(records, base_offset=50),
     ]
     _check_as_reference(b"".join(batch.encode() for batch in batches))

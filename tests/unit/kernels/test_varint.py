@@ -94,9 +94,9 @@ BAD_VARLONGS = ["", "80", "808080808080808080", "8080808080808080808001", "fffff
 JUNK = b"\xff\x01\x80"
 
 
-def _read(reader: Reader, encoded: bytes, *, before: bytes = b"", behind: bytes = b"") -> tuple[int, int]:
-    """Read with bytes before, and with bytes behind that lie past ``end``; the position less ``before``."""
-    buf = np.frombuffer(before + encoded + behind, dtype=np.uint8)
+def _read(reader: Reader, encoded: bytes, *, before: bytes = b"", after: bytes = b"") -> tuple[int, int]:
+    """Read with bytes before, and with bytes after that lie past ``end``; the position less ``before``."""
+    buf = np.frombuffer(before + encoded + after, dtype=np.uint8)
     value, position = reader(buf, len(before), len(before) + len(encoded))
     return int(value), int(position) - (len(before) if position >= 0 else 0)
 
@@ -106,7 +106,7 @@ def _read(reader: Reader, encoded: bytes, *, before: bytes = b"", behind: bytes 
 def test_varint_reads_as_written(reader: Reader, value: int, encoded: str) -> None:
     data = bytes.fromhex(encoded)
     assert _read(reader, data) == (value, len(data))
-    assert _read(reader, data, before=JUNK, behind=JUNK) == (value, len(data))
+    assert _read(reader, data, before=JUNK, after=JUNK) == (value, len(data))
 
 
 @pytest.mark.parametrize("reader", READ_VARLONG)
@@ -114,19 +114,19 @@ def test_varint_reads_as_written(reader: Reader, value: int, encoded: str) -> No
 def test_varlong_reads_as_written(reader: Reader, value: int, encoded: str) -> None:
     data = bytes.fromhex(encoded)
     assert _read(reader, data) == (value, len(data))
-    assert _read(reader, data, before=JUNK, behind=JUNK) == (value, len(data))
+    assert _read(reader, data, before=JUNK, after=JUNK) == (value, len(data))
 
 
 @pytest.mark.parametrize("reader", READ_VARINT)
 @pytest.mark.parametrize("encoded", BAD_VARINTS)
 def test_a_cut_or_overlong_varint_is_refused(reader: Reader, encoded: str) -> None:
-    assert _read(reader, bytes.fromhex(encoded), before=JUNK, behind=b"\x00")[1] == -1
+    assert _read(reader, bytes.fromhex(encoded), before=JUNK, after=b"\x00")[1] == -1
 
 
 @pytest.mark.parametrize("reader", READ_VARLONG)
 @pytest.mark.parametrize("encoded", BAD_VARLONGS)
 def test_a_cut_or_overlong_varlong_is_refused(reader: Reader, encoded: str) -> None:
-    assert _read(reader, bytes.fromhex(encoded), before=JUNK, behind=b"\x00")[1] == -1
+    assert _read(reader, bytes.fromhex(encoded), before=JUNK, after=b"\x00")[1] == -1
 
 
 @pytest.mark.parametrize("reader", [*READ_VARINT, *READ_VARLONG])
@@ -162,7 +162,7 @@ def test_any_bytes_read_alike_compiled_plain_and_by_the_reference(data: bytes) -
     for bits, kernel in ((32, vectorized_varint.read_varint), (64, vectorized_varint.read_varlong)):
         expected = _by_reference(data, bits=bits)
         for reader in (kernel, kernel.py_func):
-            got = _read(reader, data, behind=b"\x00" * 4)
+            got = _read(reader, data, after=b"\x00" * 4)
             assert got == expected if expected[1] >= 0 else got[1] == -1
 
 

@@ -91,9 +91,9 @@ def write_first_cluster(logs: Path) -> None:
     for producer, topic in ((1, "ongoing"), (2, "overdue"), (5, "unknown")):
         path = put(logs / f"{topic}-0", 0, data(0, producer, base_timestamp=NOW), later)
         os.utime(path, ((NOW + 30 * MINUTE) / 1000,) * 2)
-    behind = (marker(1, NOW + 5 * MINUTE), marker(2, NOW + 30 * MINUTE))
+    after = (marker(1, NOW + 5 * MINUTE), marker(2, NOW + 30 * MINUTE))
     for producer, topic in ((3, "ended"), (4, "ended-later"), (6, "fenced")):
-        put(logs / f"{topic}-0", 0, data(0, producer, base_timestamp=NOW), *behind)
+        put(logs / f"{topic}-0", 0, data(0, producer, base_timestamp=NOW), *after)
     # no broker's time follows the start: it may be later than the producer says
     slow = (marker(0, NOW), data(1, 7, base_timestamp=NOW + MINUTE))
     path = put(logs / "slow-0", 0, *slow, batch(2, 1, base_timestamp=NOW + 30 * MINUTE))

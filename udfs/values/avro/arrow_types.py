@@ -18,7 +18,7 @@ other unions                           a struct with a field a branch, one of th
 a type that contains itself            the canonical JSON of the inner value, as string
 =====================================  =================================================================
 
-Fields whose names differ in case alone get a number behind: Delta's names know no case.
+Fields whose names differ in case alone get a number at the end: Delta's names know no case.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ class AvroColumns:
 class _Room:
     """The memory that a program fills, in one piece: the values of each column after a 0, for offsets.
 
-    A column that is full moves behind the last one, so that what is copied grows as the values do.
+    A column that is full moves after the last one, so that what is copied grows as the values do.
     """
 
     def __init__(self, ops: list[int], rows: int) -> None:

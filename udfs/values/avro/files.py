@@ -114,7 +114,7 @@ def _values(reader: avro.Reader, block: bytes, count: int, least: int) -> list[A
         values.append(value)
     if at != len(block):
         raise PayloadError(
-            "trailing_bytes", f"{count_of(len(block) - at, 'byte')} behind the values of a block"
+            "trailing_bytes", f"{count_of(len(block) - at, 'byte')} after the values of a block"
         )
     return values
 

@@ -24,7 +24,7 @@ from kafka_log_lake.udfs.values.schemas.payload import (
 )
 from kafka_log_lake.udfs.words import count_of
 
-# data, position, depth -> value, the position behind it
+# data, position, depth -> value, the position after it
 Reader = Callable[[bytes, int, int], tuple[Any, int]]
 
 _FLOAT, _DOUBLE, _DURATION = struct.Struct("<f"), struct.Struct("<d"), struct.Struct("<III")
@@ -43,7 +43,7 @@ def read(type_: AvroType, reader: Reader, data: bytes, at: int = 0) -> Any:
         return _bytes_value(type_, data[at:])
     value, end = reader(data, at, 0)
     if end != len(data):
-        raise PayloadError("trailing_bytes", f"{count_of(len(data) - end, 'byte')} behind the value", end)
+        raise PayloadError("trailing_bytes", f"{count_of(len(data) - end, 'byte')} after the value", end)
     return value
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from kafka_log_lake.udfs.values.internal.definitions import MessageDefinition, MessageField
 from kafka_log_lake.udfs.values.schemas.payload import canonical_float
 
-# Reads at a position; gives the value and the position behind it
+# Reads at a position; gives the value and the position after it
 Reader = Callable[[bytes, int], tuple[Any, int]]
 Length = Callable[[bytes, int], tuple[int, int]]
 

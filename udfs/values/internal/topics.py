@@ -2,7 +2,7 @@
 
 - Coordinators (``__consumer_offsets``, ``__transaction_state``, ``__share_group_state``): a key is an int16
   record type and the key message; a value is an int16 version and the value message; a null value is a
-  tombstone. Bytes behind a message do not make it unreadable: Kafka's CoordinatorRecordSerde.
+  tombstone. Bytes after a message do not make it unreadable: Kafka's CoordinatorRecordSerde.
 - Metadata (``__cluster_metadata``, ``__remote_log_metadata``): no key; a value is three unsigned varints,
   frame version 1, API key and version, and the message up to the last byte: Kafka's AbstractApiMessageSerde.
 

@@ -141,7 +141,7 @@ class MessageReader:
     def _read(
         self, values: dict[int, Any], data: bytes, at: int, end: int, depth: int, group: int | None
     ) -> int:
-        """Reads fields into the values by field number; the position behind them.
+        """Reads fields into the values by field number; the position after them.
 
         group: the field that a group is in.
         """
@@ -177,7 +177,7 @@ class MessageReader:
         end: int,
         depth: int,
     ) -> int:
-        """Reads one value of a field into the others; returns the position behind it."""
+        """Reads one value of a field into the others; returns the position after it."""
         found: Any
         if known.message is None:
             found, at = _scalar(known, data, at, end)
@@ -277,13 +277,13 @@ def _is_entry(field_: Any, message: Any) -> bool:
 
 def _tag(data: bytes, at: int, end: int) -> tuple[int, int, int]:
     """Reads a tag, and returns field number, wire type and the position after it. Raises a PayloadError."""
-    tag, behind = varint(data, at, end)
+    tag, next_at = varint(data, at, end)
     number, wire = tag >> 3, tag & 7
     if wire > FIXED32:
         raise PayloadError("bad_wire_type", f"wire type {wire}", at)
     if not 0 < number <= _MOST_FIELD:
         raise PayloadError("bad_tag", f"field number {number}", at)
-    return number, wire, behind
+    return number, wire, next_at
 
 
 def _length(data: bytes, at: int, end: int) -> tuple[int, int]:
@@ -298,11 +298,11 @@ def texts(data: bytes) -> Iterator[tuple[int, bytes]]:
     at = 0
     while at < len(data):
         number, wire, at = _tag(data, at, len(data))
-        behind = _skip(data, at, len(data), number, wire, 0)
+        next_at = _skip(data, at, len(data), number, wire, 0)
         if wire == LENGTH:
             size, begin = _length(data, at, len(data))
             yield number, data[begin : begin + size]
-        at = behind
+        at = next_at
 
 
 def _scalar(known: ProtobufField, data: bytes, at: int, end: int) -> tuple[Any, int]:

@@ -9,7 +9,7 @@ differs:
 - a null value, or an empty one (Karapace): deleted for good
 - DELETE_SUBJECT: all versions up to ``version`` are deleted softly
 - CLEAR_SUBJECT: versions that are deleted softly are gone: of the subject, of all subjects of a context where
-  the name behind it is empty, of all where the subject is null
+  the name after it is empty, of all where the subject is null
 - the same key may be written with another order of fields or with white space: it is the same key
 
 Ids are counted per context (``:.name:subject``), so that one id may mean a schema in each context. No value

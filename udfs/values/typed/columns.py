@@ -117,7 +117,7 @@ def column_type(types: Mapping[str, pa.DataType]) -> pa.DataType:
 def add_type(types: dict[str, pa.DataType], label: str, type_: pa.DataType) -> str:
     """Adds a type under its label, merged with the type there; returns the label that it got.
 
-    Where no type holds both it is the label with the name of the type behind.
+    Where no type holds both it is the label with the name of the type at its end.
     """
     for name in chain((label, own_name(label, type_)), (f"{label}_{number}" for number in count(2))):
         both = type_ if name not in types else merged(types[name], type_)

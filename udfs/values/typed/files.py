@@ -100,15 +100,15 @@ def typed_schema(types: Mapping[str, Types], is_flat: bool = False) -> pa.Schema
         pa.field("headers", HEADER_TYPE),
         pa.field("segment", pa.string()),
     ]
-    behind = [
+    after = [
         pa.field("is_tombstone", pa.bool_()),
         *(pa.field(f"{side}_schema_id", pa.int32()) for side in SIDES),
     ]
     fields = [field for side in SIDES for field in _side_fields(side, column_type(types[side]), is_flat)]
-    fixed = ["partition", *(one.name for one in (*before, *behind))]
+    fixed = ["partition", *(one.name for one in (*before, *after))]
     names = safe_names([*fixed, *(field.name for field in fields)])[len(fixed) :]
     held = [pa.field(name, field.type) for name, field in zip(names, fields, strict=True)]
-    return pa.schema([*before, *held, *behind])
+    return pa.schema([*before, *held, *after])
 
 
 def _side_fields(side: str, type_: pa.DataType, is_flat: bool) -> list[pa.Field]:

@@ -23,7 +23,7 @@ from kafka_log_lake.udfs.values.typed.columns import SideDecoder
 from kafka_log_lake.udfs.values.typed.files import SIDES, Types
 
 NEEDED = ("key", "value", "headers", "is_control")
-# Columns behind those of ``records``
+# Columns after those of ``records``
 ADDED = ("is_tombstone", "key_schema_id", "value_schema_id", "key_error", "value_error")
 _COLUMNS = ["offset", KEY, VALUE, "headers", "is_control"]
 _SAMPLE = 500
