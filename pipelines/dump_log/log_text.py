@@ -28,6 +28,7 @@ from kafka_log_lake.udfs.decoder.lenient import LenientDecoder
 from kafka_log_lake.udfs.decoder.segment_decoder import MAX_BATCH_UNCOMPRESSED, SegmentDecoder
 from kafka_log_lake.udfs.format import faults
 from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.plain_header import read_header
 from kafka_log_lake.udfs.kernels import log_lines as k
 from kafka_log_lake.udfs.kernels.framing import BATCH
 from kafka_log_lake.udfs.kernels.jvm_text import repair_bytes
@@ -234,14 +235,17 @@ class LogText:
         out = np.empty(2 * k.BATCH_ROOM, dtype=np.uint8)
         size = k.put_lines(out, batch, np.zeros(1, dtype=np.int64), _no_rows(), np.array([0, -1, 0]), 0)
         line = out[: int(size)].tobytes()
+        content = np.empty(int(e["size"]), dtype=np.uint8)
+        self.source.read_into(int(e["position"]), content)
         if (e["codec"] > f.CODEC_ZSTD or e["magic"] < f.MAGIC_V0) and not self.prints.more:
             pieces.append(line[: line.index(b" position: ")])
-            raise Refused(f"magic {e['magic']}, codec {e['codec']}: one of them is not known")
+            header = read_header(content.tobytes(), len(content), None)
+            wrong = header.field("magic").wrong or header.field("attributes").wrong
+            assert wrong is not None
+            raise Refused(wrong.describe(int(e["position"])))
         pieces.append(line)
         if not self.prints.records:
             return
-        content = np.empty(int(e["size"]), dtype=np.uint8)
-        self.source.read_into(int(e["position"]), content)
         limit = self.prints.max_batch_uncompressed
         for record in records_of(e, content.tobytes(), limit):
             self._note_offsets(np.array([record.offset]))

@@ -50,6 +50,7 @@ from kafka_log_lake.udfs.decoder.decoded import Range
 from kafka_log_lake.udfs.decoder.segment_decoder import MAX_BATCH_UNCOMPRESSED, SegmentDecoder
 from kafka_log_lake.udfs.format import faults
 from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.plain_header import why_no_batch
 from kafka_log_lake.udfs.format.plain_reader import wrong_count, wrong_wrapper_offset
 from kafka_log_lake.udfs.kernels import framing
 from kafka_log_lake.udfs.kernels.codecs import Scratch, expand
@@ -125,7 +126,7 @@ def inspect(
     if not is_whole:
         is_cut = size > 0 or size == framing.TOO_SHORT
         found.status = "tail" if taken == room and (is_cut or not damage.data.any()) else "damaged"
-        found.problem = _why_not_whole(is_cut, size, room, head)
+        found.problem = _why_not_whole(is_cut, size, head.tobytes(), position, room, taken)
     if found.status in ("corrupt", "damaged", "tail"):
         found.causes = causes_of(damage, lambda batch: readable(batch, limit)[0] > 0)
     elif is_whole:
@@ -138,12 +139,13 @@ def inspect(
     return found
 
 
-def _why_not_whole(is_cut: bool, size: int, room: int, head: np.ndarray) -> str:
-    if is_cut:
-        return faults.cut_text(size, room)
-    if not head.any():
+def _why_not_whole(is_cut: bool, size: int, head: bytes, position: int, room: int, taken: int) -> str:
+    """Returns the problem in words. taken: bytes up to where the log continues; ``room``: it does not."""
+    if is_cut and taken == room:
+        return f"{faults.cut_text(size, room)}, at {position}"
+    if not any(head):
         return "no batch begins here: zeros"
-    return "no batch begins here: see the fields that are marked"
+    return why_no_batch(head, position, room, taken).detail
 
 
 def _of_whole(found: Inspection, content: np.ndarray, computed: int | None, shown: Shown, limit: int) -> int:

@@ -128,7 +128,7 @@ def _wrong_in_header(one: Declared, magic: int, value: int, room: int, crc: int 
         case "crc" if crc is not None and value != crc:
             return Wrong(faults.CRC_MISMATCH, one.position, crc, value)
         case "attributes":
-            return _wrong_attributes(one.position, magic, value)
+            return wrong_attributes(magic, value)
         case "recordsCount" if value < 0:
             return Wrong(faults.COUNT_NEGATIVE, one.position, 0, value)
     if one.least is not None and value < one.least:
@@ -157,7 +157,41 @@ def wrong_length(length: int, magic: int, room: int, name: str = "") -> Wrong | 
     return Wrong(faults.LENGTH_TOO_LARGE, f.LENGTH_POS, most, length, name) if length > most else None
 
 
-def _wrong_attributes(at: int, magic: int, value: int) -> Wrong | None:
+class NoBatch(NamedTuple):
+    """Why no batch can be read at a position: the reason of ``quarantine``, and its detail in words.
+
+    base_offset: as stored; None where the bytes are no header of a batch.
+    """
+
+    reason: str
+    detail: str
+    base_offset: int | None
+
+
+def why_no_batch(head: Buffer, position: int, room: int, size: int) -> NoBatch:
+    """Returns why no batch can be read at ``position`` of a segment.
+
+    head: bytes from there on, HEADER_UP_TO_MAGIC or more of them unless the segment ends. room: bytes up to
+    the segment's end. size: bytes from there to where the log continues.
+    """
+    is_there = len(head) >= f.HEADER_UP_TO_MAGIC
+    head = bytes(head[: f.HEADER_UP_TO_MAGIC]).ljust(f.HEADER_UP_TO_MAGIC, b"\0")
+    offset, length, magic = _FRAME.unpack_from(head)
+    wrong = None
+    if is_there and magic not in HEADERS and f.LOG_OVERHEAD + length == size:
+        wrong = Wrong(faults.UNKNOWN_MAGIC, f.MAGIC_POS, 0, magic)
+    elif is_there and magic in HEADERS:
+        wrong = wrong_length(length, magic, room)
+    if wrong is None:
+        text = f"no batch begins here: length {length}, magic {magic}, at position {position}"
+        return NoBatch("garbage", text, None)
+    reason = faults.FAULTS[wrong.fault].reason
+    return NoBatch(reason, wrong.describe(position), offset)
+
+
+def wrong_attributes(magic: int, value: int) -> Wrong | None:
+    """Returns what is wrong with a batch's attributes: a codec that its magic has not, or unused bits."""
+    at = f.V2_ATTRIBUTES_POS if magic == f.MAGIC_V2 else f.LEGACY_ATTRIBUTES_POS
     if (codec := value & f.CODEC_MASK) > f.LAST_CODECS[magic]:
         return Wrong(faults.UNKNOWN_CODEC, at, f.LAST_CODECS[magic], codec)
     unused = value & f.UNUSED_MASKS[magic]
