@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -19,6 +20,7 @@ from kafka_log_lake.pipelines.cli.errors import UserError, with_own_paths
 from kafka_log_lake.pipelines.cli.terminal import printable
 from kafka_log_lake.pipelines.query.json_rows import json_lines
 from kafka_log_lake.pipelines.query.rows import Column, printed
+from kafka_log_lake.pipelines.sql.connection import advice
 from kafka_log_lake.pipelines.sql.statements import duckdb_text, tokens
 
 _BATCH_ROWS = 2048
@@ -77,7 +79,7 @@ def _run(
             thread.shutdown()  # the connection is in use until then
             raise
 
-    with _wrong_statements_in_one_line():
+    with _wrong_statements_in_one_line(partial(advice, database, statement)):
         judged, is_plan = _judged(database, duckdb_text(statement), kinds)
         relation = computed(lambda: database.sql(judged))
         if relation is None:  # what a shell made
@@ -165,8 +167,11 @@ _CHANGING = ("insert", "update", "delete", "merge", "copy", "create")
 
 
 @contextmanager
-def _wrong_statements_in_one_line() -> Iterator[None]:
-    """Turns what DuckDB says of a statement into a UserError: its message without the quoted line."""
+def _wrong_statements_in_one_line(advise: Callable[[], str] = str) -> Iterator[None]:
+    """Turns what DuckDB says of a statement into a UserError: its message without the quoted line.
+
+    advise: gives what follows it.
+    """
     try:
         yield
     except duckdb.InterruptException:
@@ -174,7 +179,7 @@ def _wrong_statements_in_one_line() -> Iterator[None]:
     except (duckdb.Error, pa.ArrowException) as error:
         head = _SETTING.sub("", " ".join(with_own_paths(str(error)).split("\nLINE ")[0].split()))
         kind = UnknownName if isinstance(error, duckdb.CatalogException) else UserError
-        raise kind(f"SQL: {head}") from None
+        raise kind(f"SQL: {head}{advise()}") from None
 
 
 def _is_number(kind: pa.DataType) -> bool:
