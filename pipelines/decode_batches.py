@@ -47,7 +47,6 @@ from kafka_log_lake.pipelines.listing.uris import is_named
 from kafka_log_lake.pipelines.plan.landed import Landed
 from kafka_log_lake.pipelines.plan.runs import Plan
 from kafka_log_lake.pipelines.sql.types import table_name
-from kafka_log_lake.pipelines.tasks.pool import task_map
 from kafka_log_lake.pipelines.tasks.slice_rows import DIRECT, Reader, choose_mode, stage_options
 from kafka_log_lake.udfs.format import schema
 from kafka_log_lake.udfs.spark import stages
@@ -230,7 +229,7 @@ def _healed(on_demand: SparkOnDemand, settings: Settings) -> None:
     metrics = Metrics(settings.metrics)
     with metrics.counting_failures():
         decode = partial(decode_into, on_demand, drops_missing=True)
-        done = recover(settings, decode, task_map(on_demand))
+        done = recover(settings, decode, on_demand.map)
         summary = done.summary
         _decode_values(on_demand, settings, summary)
     metrics.done(summary)

@@ -48,7 +48,7 @@ from kafka_log_lake.udfs.values.typed.records import TypedRecords
 log = logging.getLogger(__name__)
 
 # ``SparkOnDemand.run_stage``
-RunStage = Callable[[Callable[[], Any], Sequence[pa.Table], str], pa.Table]
+RunStage = Callable[[Callable[[], Any], Sequence[pa.Table]], pa.Table]
 _SAMPLE = 500  # rows that say what payloads without a schema are, and which types most have
 _KNOWN = "_types.json"  # next to a typed table's log: its types, their form, and what its plain payloads are
 _COMMENTS = {
@@ -201,7 +201,7 @@ class _Topic:
             for f in files
         ]
         make = partial(typed_files.decode_files, self._options)
-        done: list[dict[str, Any]] = self._run_stage(make, tasks, typed_files.DONE_DDL).to_pylist()
+        done: list[dict[str, Any]] = self._run_stage(make, tasks).to_pylist()
         return done
 
     def _look(self) -> None:

@@ -56,7 +56,7 @@ from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.listing.naming import left_state
 from kafka_log_lake.pipelines.listing.witnesses import ListedLog
 from kafka_log_lake.pipelines.plan.slices import Segment, Slice
-from kafka_log_lake.pipelines.tasks.pool import ALONE_BYTES
+from kafka_log_lake.pipelines.tasks.scan_segments import ALONE_BYTES
 from kafka_log_lake.pipelines.tasks.scanned_log import missing_of
 from kafka_log_lake.pipelines.tasks.slice_scan import SliceScan
 from kafka_log_lake.udfs.batches.account import NO_WITNESSES, WRONG_BASE, Unseen, Witnesses

@@ -28,6 +28,7 @@ from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.decode.job import refuse_lake_in_source
 from kafka_log_lake.pipelines.decode.summary import Summary
 from kafka_log_lake.pipelines.engine.delta import open_table, read_rows
+from kafka_log_lake.pipelines.engine.pool import Map
 from kafka_log_lake.pipelines.lake.address import is_lake, lake_address, log_address, table_path
 from kafka_log_lake.pipelines.lake.create import create_table, create_tables
 from kafka_log_lake.pipelines.lake.intents import Intents
@@ -44,7 +45,6 @@ from kafka_log_lake.pipelines.recover.placement import Placements, placements
 from kafka_log_lake.pipelines.recover.restore import Loss, Policy, count_losses, policy_of, register_topics
 from kafka_log_lake.pipelines.recover.sources import Inventory, find_copies, original
 from kafka_log_lake.pipelines.sql.database import open_database
-from kafka_log_lake.pipelines.tasks.pool import Map
 from kafka_log_lake.pipelines.tasks.slice_rows import DIRECT
 from kafka_log_lake.udfs.batches.clocks import LIKELY
 from kafka_log_lake.udfs.batches.log_start import BY_COPIES, LogStart

@@ -24,6 +24,7 @@ from kafka_log_lake.pipelines.engine.driver import driver_of
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.plan.slices import LITTLE, Segment, Slice, make_slices, pack, to_arrow, whole
 from kafka_log_lake.pipelines.tasks.file_rows import FileRows, distributed, planned
+from kafka_log_lake.udfs.calls import run_stage
 from kafka_log_lake.udfs.spark.protocol import REPORT_DDL, Stage, StageOptions
 from kafka_log_lake.udfs.spark.stages import StageName, stage
 from kafka_log_lake.udfs.storage.store import is_of_fsspec, worker_opens
@@ -73,7 +74,8 @@ class Reader:
         processes = self.on_demand.processes
         is_little = sum(one.stop - one.start for one in slices) < LITTLE
         tasks = pack(slices, 1 if is_little else processes.number, self.slice_bytes)
-        answers = processes.run(partial(stage, name, options), list(map(to_arrow, tasks)), may_stop=True)
+        work = partial(run_stage, partial(stage, name, options))
+        answers = processes.map(work, map(to_arrow, tasks), may_stop=True)
         return [tuple(row.values()) for answer in answers for row in answer.to_pylist()]
 
     @property

@@ -64,9 +64,6 @@ DONE = pa.schema(
     ]
 )
 
-_SQL = {pa.string(): "string", pa.int64(): "bigint"}
-DONE_DDL = ", ".join(f"{one.name} {_SQL[one.type]}" for one in DONE)
-
 
 @dataclass(frozen=True)
 class TypedOptions:
