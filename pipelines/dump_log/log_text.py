@@ -161,7 +161,7 @@ class LogText:
 
     def _rows(
         self, records: pa.RecordBatch | None, of: tuple[SegmentDecoder, np.ndarray] | None
-    ) -> k.Rows | None:
+    ) -> k.RecordColumns | None:
         """Returns a group's columns for the kernel; None without records, or if one can't be decoded."""
         if records is None or self.prints.topic:
             return None
@@ -176,7 +176,7 @@ class LogText:
         if of is not None and (of[1]["magic"] < f.MAGIC_V2).any():
             crcs, valid = np.zeros(len(keys.sizes), dtype=np.int64), np.zeros(len(keys.sizes), dtype=bool)
             k.message_crcs(*of[0].data, of[1], crcs, valid)
-        return k.Rows(
+        return k.RecordColumns(
             _numbers(records, "offset"),
             _numbers(records, "timestamp_ms"),
             _numbers(records, "sequence"),
@@ -190,7 +190,7 @@ class LogText:
         )
 
     def _bulk(
-        self, batches: np.ndarray, counts: np.ndarray, rows: k.Rows, start: list[int]
+        self, batches: np.ndarray, counts: np.ndarray, rows: k.RecordColumns, start: list[int]
     ) -> Iterator[np.ndarray]:
         state = np.array(start, dtype=np.int64)
         while state[0] < len(batches):
@@ -304,13 +304,13 @@ def _numbers(records: pa.RecordBatch, name: str) -> np.ndarray:
     return fixed(records.column(name).to_numpy())
 
 
-def _no_texts() -> k.Texts:
+def _no_texts() -> k.TextColumn:
     none = np.zeros(0, dtype=np.int32)
-    return k.Texts(fixed(np.zeros(1, dtype=np.int32)), fixed(none), fixed(np.zeros(0, dtype=np.uint8)))
+    return k.TextColumn(fixed(np.zeros(1, dtype=np.int32)), fixed(none), fixed(np.zeros(0, dtype=np.uint8)))
 
 
-def _no_rows() -> k.Rows:
+def _no_rows() -> k.RecordColumns:
     numbers, none = fixed(_NO_ROWS), fixed(np.zeros(0, dtype=np.int32))
     starts, flags = fixed(np.zeros(1, dtype=np.int32)), fixed(np.zeros(0, dtype=bool))
     texts = _no_texts()
-    return k.Rows(numbers, numbers, none, texts, texts, starts, texts, texts, numbers, flags)
+    return k.RecordColumns(numbers, numbers, none, texts, texts, starts, texts, texts, numbers, flags)

@@ -28,8 +28,8 @@ from kafka_log_lake.pipelines.cli.streams import replaced_file
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, first_names, room_of_lines, wants_colour
 from kafka_log_lake.pipelines.cli.values import check_times, option
 from kafka_log_lake.pipelines.engine.run_command import run_command
-from kafka_log_lake.pipelines.find.copies import Copies
-from kafka_log_lake.pipelines.find.output import MoreFields, Table, Write, write_lines, writer_of
+from kafka_log_lake.pipelines.find.copies import CopyLocator
+from kafka_log_lake.pipelines.find.output import MatchTable, MoreFields, Write, write_lines, writer_of
 from kafka_log_lake.pipelines.find.request import Request, make_request
 from kafka_log_lake.pipelines.find.search import LogSearch
 from kafka_log_lake.pipelines.find.unsearched import Unsearched, check_partitions, known_partitions
@@ -69,7 +69,7 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Lo
         return of_lake
     if not settings.source:
         raise UserError("name what to search: find PATH, or find --lake LAKE")
-    copies: Copies | None = None
+    copies: CopyLocator | None = None
     if is_named(settings.source):
         from kafka_log_lake.pipelines.recover.sides import SidesOfCopies  # few searches need it
 
@@ -274,7 +274,7 @@ def _writer(kind: str, output: str | None, looked: LogSearch | LakeSearch, more:
         return writer_of(kind, looked.schema, more)
     is_terminal = output is None and sys.stdout.isatty()
     width = room_of_lines() if output is None else 0
-    table = Table(width, is_terminal and wants_colour(), keys_first=looked.request.looks_at_keys)
+    table = MatchTable(width, is_terminal and wants_colour(), keys_first=looked.request.looks_at_keys)
     return partial(write_lines, lines=table.lines)
 
 

@@ -207,7 +207,7 @@ class IsNull(Condition):
 
 
 @dataclass(frozen=True)
-class Header(Condition):
+class HasHeader(Condition):
     """Condition: a header has this name and this value (None: any); a null value equals none."""
 
     name: str

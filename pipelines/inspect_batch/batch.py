@@ -32,8 +32,8 @@ from kafka_log_lake.pipelines.inspect_batch.other_batches import (
 )
 from kafka_log_lake.pipelines.inspect_batch.place import BatchPlace, DamagedBatch, Neighbour, header_of, read
 from kafka_log_lake.pipelines.inspect_batch.records import (
-    Batch,
-    Records,
+    BatchHeader,
+    RecordFields,
     Shown,
     read_inner,
     read_message_body,
@@ -171,15 +171,15 @@ def _of_whole(found: Inspection, content: np.ndarray, computed: int | None, show
     return records.count
 
 
-def _records(found: Inspection, content: np.ndarray, e: np.void, shown: Shown, limit: int) -> Records:
+def _records(found: Inspection, content: np.ndarray, e: np.void, shown: Shown, limit: int) -> RecordFields:
     raw, position = content.tobytes(), found.position
     if found.magic == f.MAGIC_V2:
         data, base, place = raw[f.V2_HEADER_SIZE :], position + f.V2_HEADER_SIZE, FILE
         if e["codec"] != f.CODEC_NONE:
             if _expanded(found, e, f.V2_HEADER_SIZE, data, limit) is None:
-                return Records()
+                return RecordFields()
             data, base, place = found.payload or b"", 0, PAYLOAD
-        batch = Batch(
+        batch = BatchHeader(
             int(e["base_offset"]),
             int(e["base_timestamp"]),
             int(e["count"]),
@@ -194,7 +194,7 @@ def _records(found: Inspection, content: np.ndarray, e: np.void, shown: Shown, l
     found.fields += [one for one in own.fields if one.name != "value"]  # which is the payload
     value = message.field("value")
     if _expanded(found, e, value.at, value.value, limit) is None:
-        return Records()
+        return RecordFields()
     inner = read_inner(found.payload or b"", shown)
     if (wrong := wrong_wrapper_offset(found.payload or b"", inner.last, message)) is not None:
         mark(found.fields, wrong, position, FILE)

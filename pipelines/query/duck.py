@@ -19,7 +19,7 @@ import pyarrow as pa
 from kafka_log_lake.pipelines.cli.errors import UserError, with_own_paths
 from kafka_log_lake.pipelines.cli.terminal import printable
 from kafka_log_lake.pipelines.query.json_rows import json_lines
-from kafka_log_lake.pipelines.query.rows import Column, printed
+from kafka_log_lake.pipelines.query.rows import ResultColumn, printed
 from kafka_log_lake.pipelines.sql.connection import advice
 from kafka_log_lake.pipelines.sql.statements import duckdb_text, tokens
 
@@ -53,7 +53,7 @@ def answer(
     if is_plan and output == "table":
         plans = (text for batch in batches for text in batch.column(batch.num_columns - 1).to_pylist())
         return (printable(line) for plan in plans for line in plan.splitlines())
-    columns = [Column(field.name, _is_binary(field.type), _is_number(field.type)) for field in schema]
+    columns = [ResultColumn(field.name, _is_binary(field.type), _is_number(field.type)) for field in schema]
     lines = (line for batch in batches for line in json_lines(batch))
     return iter(printed(output, columns, lines, room)) if columns else iter(())
 

@@ -32,7 +32,7 @@ from kafka_log_lake.pipelines.engine.pool import Map
 from kafka_log_lake.pipelines.lake.address import is_lake, lake_address, log_address, table_path
 from kafka_log_lake.pipelines.lake.create import create_table, create_tables
 from kafka_log_lake.pipelines.lake.intents import Intents
-from kafka_log_lake.pipelines.listing.list_segments import Rows, TopicFilter
+from kafka_log_lake.pipelines.listing.list_segments import ListingRows, TopicFilter
 from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.listing.naming import File, PartitionFolder
 from kafka_log_lake.pipelines.listing.uris import canonical, parse_source
@@ -237,7 +237,7 @@ def _of_healed(settings: Settings, folder: str) -> Settings:
 
 def _listing(logs: Mapping[tuple[str, int], HealedLog]) -> Listing:
     """Makes a listing of the segments of healed logs."""
-    listed = Rows()
+    listed = ListingRows()
     for place, log in logs.items():
         segments = [
             (segment.base, File(file_name(segment.base), segment.length, segment.modified, True))

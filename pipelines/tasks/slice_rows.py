@@ -42,7 +42,7 @@ ReportRow = tuple[int, str, str]  # group_id, kind, payload: a data file, or the
 
 
 @dataclass(frozen=True)
-class Reader:
+class SliceReader:
     """Brings the bytes of a run's slices to the workers.
 
     mode: DIRECT, BINARY or RAW. raw: the table raw_segments if mode is RAW. in_processes: whether the workers

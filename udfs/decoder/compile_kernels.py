@@ -199,7 +199,7 @@ def _values() -> None:
     data = np.frombuffer(payloads.buffers()[2], np.uint8)
     numbers, table = np.zeros(0, np.int64), np.zeros((1, 1), np.int64)
     program = protobuf.Program(table, table, table, table, numbers)
-    rows = protobuf.Rows(*[numbers] * 6)
+    rows = protobuf.FilledRows(*[numbers] * 6)
     protobuf.decode_messages(program, data, numbers, numbers, 0, rows, table, np.zeros(0, np.bool_))
     protobuf.hashes(data, numbers, numbers)
 
