@@ -185,11 +185,11 @@ def find(
     others |= {"context": context, "superseded": superseded}
     looked = search(settings, make_request(conditions, **others), topic)
     yield from looked
-    for one in looked.unsearched:
+    for unsearched_range in looked.unsearched:
         if on_unsearched is None:
-            warnings.warn(DamageWarning(text_of(one)), stacklevel=2)
+            warnings.warn(DamageWarning(text_of(unsearched_range)), stacklevel=2)
         else:
-            on_unsearched(one)
+            on_unsearched(unsearched_range)
 
 
 def text_of(unsearched: Unsearched) -> str:
@@ -280,8 +280,8 @@ def _writer(kind: str, output: str | None, looked: LogSearch | LakeSearch, more:
 
 def _report(looked: LogSearch | LakeSearch) -> None:
     """Logs what could not be searched. Raises NotFound or NotAllSearched if nothing matched."""
-    for one in looked.unsearched[:_SHOWN]:
-        log.warning("%s", text_of(one))
+    for unsearched_range in looked.unsearched[:_SHOWN]:
+        log.warning("%s", text_of(unsearched_range))
     if len(looked.unsearched) > _SHOWN:
         left = counted_noun(len(looked.unsearched) - _SHOWN, "more range")
         log.warning("and %s could not be searched", left)

@@ -272,7 +272,7 @@ class JsonField(Condition):
         try:
             document = None
             if self.payloads is not None:
-                pairs = [(one["key"], one["value"]) for one in headers or ()]
+                pairs = [(header["key"], header["value"]) for header in headers or ()]
                 document = self.payloads.document(value, pairs)
             if document is None:
                 document = json.loads(value.decode(), parse_int=_integer)

@@ -40,4 +40,4 @@ def copy_columns(
     names = ("segment", "batch_position", "offset")
     places = list(zip(*(records.column(name).to_pylist() for name in names), strict=True))
     rows = copies.rows_of(topic, partition, places)
-    return {one.name: pa.array([row[one.name] for row in rows], one.type) for one in COPY_COLUMNS}
+    return {column.name: pa.array([row[column.name] for row in rows], column.type) for column in COPY_COLUMNS}

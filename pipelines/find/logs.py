@@ -124,7 +124,7 @@ def _partitions_of(keys: Sequence[bytes], number: int) -> set[int]:
     from kafka_log_lake.udfs.kernels.column_functions import murmur2
 
     hashed = [int(murmur2(np.frombuffer(key, dtype=np.uint8), 0, len(key))) for key in keys]
-    return {(one & 0x7FFFFFFF) % number for one in hashed}
+    return {(hash_ & 0x7FFFFFFF) % number for hash_ in hashed}
 
 
 def tasks_of(segments: Sequence[Segment], is_bounded: bool) -> Iterator[tuple[Slice, ...]]:

@@ -96,6 +96,6 @@ class Searching:
                 self.unsearched.append(Unsearched(log.name, damage.detail, damage))
 
     def _note_unseen(self, log: SegmentLog | LakeLog, missing: Iterable[Unseen]) -> None:
-        for one in missing:
-            if self.request.may_hide(one.first, one.last):
-                self.unsearched.append(offsets_of(log.name, one))
+        for range_ in missing:
+            if self.request.may_hide(range_.first, range_.last):
+                self.unsearched.append(offsets_of(log.name, range_))

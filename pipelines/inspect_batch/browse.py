@@ -134,8 +134,8 @@ class Browser(App[None]):
         except (OSError, SourceError) as error:
             self._say(Text(printable(str(error)), "red"))
             return
-        for one in batches:
-            node.add_leaf(one.label, one)
+        for batch in batches:
+            node.add_leaf(batch.label, batch)
         if len(batches) == _BATCHES:
             node.add_leaf(Text("more", "bold"), None)
 

@@ -81,11 +81,11 @@ class Locator:
         if not 0 <= position < self.length:
             have = f"it has {self.length} bytes, from 0 to {self.length - 1}"
             raise UserError(f"position {position} is outside the file: {have}")
-        for one in self.stretches():
-            if one.position == position:
-                return self.place(one)
-            if one.position < position < one.end:
-                return self._inside(one, position)
+        for stretch in self.stretches():
+            if stretch.position == position:
+                return self.place(stretch)
+            if stretch.position < position < stretch.end:
+                return self._inside(stretch, position)
         raise UserError(f"no batch is at position {position}")
 
     def _inside(self, one: Stretch, position: int) -> BatchPlace:
@@ -106,12 +106,12 @@ class Locator:
     def at_offset(self, offset: int) -> BatchPlace:
         """Returns the place of the batch with an offset. Raises a UserError where there is none."""
         lowest, highest, are_rising = 2**63, -(2**63) - 1, True
-        for one in self.stretches():
-            if one.header is None:
+        for stretch in self.stretches():
+            if stretch.header is None:
                 continue
-            low, high = self._offsets(one.header)
+            low, high = self._offsets(stretch.header)
             if low <= offset <= high:
-                return self.place(one)
+                return self.place(stretch)
             are_rising &= low > highest
             lowest, highest = min(low, lowest), max(high, highest)
         if lowest == 2**63:
@@ -134,7 +134,9 @@ class Locator:
             why = "no record batch is in it, and its name does not end in .log"
             raise UserError(f"{self.path} is not a segment: {why}")
         at = self._first_damage(max_batch_uncompressed)
-        return self.place(next((one for one in self.stretches() if one.position <= at < one.end), first))
+        return self.place(
+            next((stretch for stretch in self.stretches() if stretch.position <= at < stretch.end), first)
+        )
 
     def _first_damage(self, max_batch_uncompressed: int) -> int:
         """Returns the position of the first damage, or of the tail, that decode finds; -1 for none."""

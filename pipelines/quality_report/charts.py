@@ -150,13 +150,13 @@ def formats(report: QualityReport) -> Chart | None:
     """Draws the bytes of each message format, by codec; None without batches."""
     rows: list[Row] = [
         {
-            "place": f"magic {one.magic}",
-            "kind": one.codec,
-            "value": one.bytes,
-            "order": _CODECS.index(one.codec),
+            "place": f"magic {format_count.magic}",
+            "kind": format_count.codec,
+            "value": format_count.bytes,
+            "order": _CODECS.index(format_count.codec),
         }
-        for one in report.formats
-        if one.codec in _CODECS
+        for format_count in report.formats
+        if format_count.codec in _CODECS
     ]
     if not rows:
         return None

@@ -54,8 +54,8 @@ def fields(content: bytes, reason: str, expected: Expected) -> list[HeaderField]
     magic = magic_of(content)
     layout = magic if magic in HEADERS else expected.magic
     header = read_header(content[: f.V2_HEADER_SIZE], _MOST_ROOM, expected.crc, layout)
-    values = {one.name: one.value for one in header.fields}
-    return [_field(one, content, values, expected) for one in header.fields]
+    values = {field.name: field.value for field in header.fields}
+    return [_field(field, content, values, expected) for field in header.fields]
 
 
 def _field(

@@ -122,7 +122,7 @@ def _damage_lines(damaged: Sequence[PartitionCounts]) -> Iterator[str]:
 
 
 def _payload_lines(payloads: Sequence[PayloadFormat]) -> Iterator[str]:
-    rows = ((one.topic, one.side, one.words, f"{one.payloads:,}") for one in payloads[:SHOWN])
+    rows = ((kind.topic, kind.side, kind.words, f"{kind.payloads:,}") for kind in payloads[:SHOWN])
     yield from _table(("topic", "side", "format", "looked at"), rows)
     if len(payloads) > SHOWN:
         yield from ("", f"And {counted_noun(len(payloads) - SHOWN, 'more format')}.")

@@ -88,7 +88,7 @@ def _python_s(value: object) -> Any:
     if isinstance(value, NumberText):
         return NumberText(repr(float(value))) if "E" in value else value
     if isinstance(value, list):
-        return [_python_s(one) for one in value]
+        return [_python_s(item) for item in value]
     return (value[0], _python_s(value[1])) if isinstance(value, tuple) else value
 
 
@@ -139,7 +139,7 @@ def arrow(spark: SparkSession, lake: str, statement: str) -> tuple[pa.Schema, It
     with one_line_errors(spark):
         frame = spark.sql(statement)
         empty = frame.limit(0).toArrow().schema
-    schema = pa.schema([pa.field(one.name, arrow_type(one.type)) for one in empty])
+    schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in empty])
     return schema, _arrow_batches(spark, frame, schema)
 
 
@@ -198,7 +198,7 @@ def arrow_type(of: pa.DataType, text: pa.DataType | None = None) -> pa.DataType:
     if pa.types.is_map(of):
         return pa.map_(arrow_type(of.key_type, text), arrow_type(of.item_type, text))
     if pa.types.is_struct(of):
-        return pa.struct([pa.field(one.name, arrow_type(one.type, text)) for one in of])
+        return pa.struct([pa.field(field.name, arrow_type(field.type, text)) for field in of])
     return text if text is not None and pa.types.is_string(of) else of
 
 
@@ -232,5 +232,5 @@ def _with_text(value: Any, of: pa.DataType) -> Any:
     if pa.types.is_map(of):
         return [(_with_text(key, of.key_type), _with_text(item, of.item_type)) for key, item in value]
     if pa.types.is_struct(of):
-        return {one.name: _with_text(value[one.name], one.type) for one in of}
+        return {field.name: _with_text(value[field.name], field.type) for field in of}
     return value

@@ -153,7 +153,7 @@ def _database(
             **({"threads": str(threads)} if threads else {}),
         }
     )
-    paths = [table_path(address, name) for name in (*tables, *(one.table for one in typed))]
+    paths = [table_path(address, name) for name in (*tables, *(typed_table.table for typed_table in typed))]
     folders = [folder, *map(os.path.realpath, paths)]
     database.execute("SET allowed_directories = [" + ", ".join(map(sql_literal, folders)) + "]")
     database.execute("SET enable_external_access = false")
@@ -174,8 +174,8 @@ def _database(
             _link_files(Path(folder, name), table_path(address, name), table.files)
             rows = _columns(table.declared, _parquet(folder, table))
         database.execute(f'CREATE VIEW "{name}" AS {rows}')
-    for one in typed:
-        _create_typed(database, address, folder, one)
+    for typed_table in typed:
+        _create_typed(database, address, folder, typed_table)
     return database
 
 

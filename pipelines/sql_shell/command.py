@@ -123,7 +123,10 @@ def _set_up_terminal(words: set[str]) -> None:
     with suppress(ImportError):  # a Python without readline has plain input
         import readline
 
-        known = words | {*(one.name for one in FUNCTIONS), *(one.name for one in TABLE_FUNCTIONS)}
+        known = words | {
+            *(function.name for function in FUNCTIONS),
+            *(function.name for function in TABLE_FUNCTIONS),
+        }
 
         def complete(text: str, state: int) -> str | None:
             found = sorted(word for word in known if word.lower().startswith(text.lower()))

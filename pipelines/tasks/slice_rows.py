@@ -72,7 +72,7 @@ class SliceReader:
             done = self.observed(slices, stage(name, options), REPORT_DDL)
             return [tuple(row) for row in done.collect()]
         processes = self.on_demand.processes
-        is_little = sum(one.stop - one.start for one in slices) < LITTLE
+        is_little = sum(slice_.stop - slice_.start for slice_ in slices) < LITTLE
         tasks = pack(slices, 1 if is_little else processes.number, self.slice_bytes)
         work = partial(run_stage, partial(stage, name, options))
         answers = processes.map(work, map(to_arrow, tasks), may_stop=True)
@@ -92,7 +92,7 @@ class SliceReader:
             F.coalesce(F.sum(F.get_json_object("payload", f"$.totals.{name}").cast("bigint")), F.lit(0))
             for name in OBSERVED.values()
         )
-        named = [one.alias(name) for one, name in zip(sums, OBSERVED, strict=True)]
+        named = [sum_column.alias(name) for sum_column, name in zip(sums, OBSERVED, strict=True)]
         return self.rows(slices).mapInArrow(work, ddl).observe("kafka_log_lake", *named)
 
     def finished_share(self) -> AbstractContextManager[Callable[[], float]]:

@@ -97,9 +97,9 @@ class Message:
         return plain.read_message(self.data, self.at, self.end)
 
     def _value(self, name: str) -> Any:
-        for one in self.stored.fields:
-            if one.name == name:
-                return one.value
+        for field in self.stored.fields:
+            if field.name == name:
+                return field.value
         assert self.stored.wrong is not None
         raise Refused.of(self.stored.wrong, self.begin)
 

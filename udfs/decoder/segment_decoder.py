@@ -296,7 +296,7 @@ class SegmentDecoder:
         failed = self.source.unreadable(position, end)
         if failed:
             reason, detail = "unreadable", f"{what_failed(failed)}; {detail}"
-            self.totals.unreadable_bytes += sum(one.size for one in failed)
+            self.totals.unreadable_bytes += sum(batch.size for batch in failed)
         self.totals.damaged += 1
         self.totals.quarantined_bytes += end - position
         return Damage(position, end - position, base_offset, reason, detail, end, content)

@@ -94,7 +94,7 @@ def field_at(magic: int, at: int) -> str:
     """Returns the name of the field of a header that the byte ``at`` of a batch is in, "records" after it."""
     declared = HEADERS.get(magic, HEADERS[f.MAGIC_V2])
     return next(
-        (one.name for one in declared if at < one.end), "records" if magic == f.MAGIC_V2 else "the rest"
+        (field.name for field in declared if at < field.end), "records" if magic == f.MAGIC_V2 else "the rest"
     )
 
 
@@ -108,14 +108,14 @@ def read_header(data: Buffer, room: int, crc: int | None, magic: int | None = No
         magic = magic_of(data)
     magic = magic if magic in HEADERS else f.MAGIC_V2
     found = Stored(0, 0)
-    for one in HEADERS[magic]:
-        if one.end > len(data):
+    for field in HEADERS[magic]:
+        if field.end > len(data):
             break
-        value = integer(data, one.position, one.size, one.signed)
-        wrong = _wrong_in_header(one, magic, value, room, crc)
-        found.fields.append(Field(one.name, one.position, one.size, value, wrong))
-        found.end = one.end
-    found.wrong = next((one.wrong for one in found.fields if one.wrong is not None), None)
+        value = integer(data, field.position, field.size, field.signed)
+        wrong = _wrong_in_header(field, magic, value, room, crc)
+        found.fields.append(Field(field.name, field.position, field.size, value, wrong))
+        found.end = field.end
+    found.wrong = next((field.wrong for field in found.fields if field.wrong is not None), None)
     return found
 
 
@@ -144,7 +144,7 @@ def legal_values(name: str, magic: int) -> str:
         return f"codec {codec}, {faults.expected_of(faults.UNUSED_BITS, 0)}"
     if name in ("batchLength", "messageSize"):
         return faults.expected_of(faults.LENGTH_TOO_SMALL, f.MIN_SIZES[layout] - f.LOG_OVERHEAD)
-    least = next(one.least for one in HEADERS[layout] if one.name == name)
+    least = next(field.least for field in HEADERS[layout] if field.name == name)
     return "any" if least is None else faults.expected_of(faults.BELOW_LEAST, least)
 
 
