@@ -23,13 +23,16 @@ TESTS := tests/unit tests/feature tests/oracle tests/property
 # The tests of the decoder alone: they start no Spark
 DECODER_TESTS := tests/unit/kernels tests/unit/decoder tests/unit/format
 
-# Real segments: every magic and codec, transactions, compaction, and files damaged by hand.
+# The log directory of a small shop: tests/data/README.md
+SHOP := tests/data/shop
+SOURCES := --source $(SHOP)
+# Segments of every magic and codec, transactions, compaction, and files damaged by hand
 CORPUS := tests/data/corpus
 SAMPLES := v0-codec-* v1-codec-* v2-codec-* mixed-magic v2-txn-* v2-compacted v2-headers v2-nulls v2-timestamps
 DAMAGED := bitflip-* trunc-mid-* header-count-huge-* magic-3-* random-bytes-* zstd-corrupt-middle-*
-SOURCES := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAGED),--source '$(CORPUS)/hostile/$(s)')
+SAMPLED := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAGED),--source '$(CORPUS)/hostile/$(s)')
 
-.PHONY: help setup run spark check test test-environment test-all texts test-bounds fuzz soak sql report report-check notebooks bench bench-full package wheel audit lint fmt clean lock
+.PHONY: help setup run samples spark check test test-environment test-all texts test-bounds fuzz soak sql report report-check notebooks bench bench-full package wheel audit lint fmt clean lock
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,13 +49,21 @@ $(READY): $(PACKAGES) tools/spark_ready.py udfs/decoder/compile_kernels.py conf/
 	    $(PY) -m tools.spark_ready; wait $$kernels
 	@touch $@
 
-run: setup  ## scans the bundled real segments, decodes them into ./lake and runs one query
-	@$(COMMAND) scan $(SOURCES:--source=)
+run: setup  ## the logs of a small shop: decodes them into ./lake (LAKE=folder), says what is wrong, asks two questions
 	@$(COMMAND) decode $(SOURCES) --lake $(LAKE)
-	@$(COMMAND) query --lake $(LAKE) "SELECT magic, compression, status, count(*) AS batches, \
-	    sum(record_count) AS records FROM batches GROUP BY ALL ORDER BY ALL"
-	@echo "a topic of Avro keys and Protobuf values, by the schema registry in the same folder:"
-	@$(COMMAND) find tests/data/typed/data --topics kv-avro-pb --limit 2 --typed --format json
+	@echo; echo "What sells best? Values are Avro: their schemas lie in the same logs"
+	@$(COMMAND) query --lake $(LAKE) "SELECT value.item, count(*) AS orders, sum(value.amount) AS revenue \
+	    FROM typed.orders GROUP BY 1 ORDER BY revenue DESC LIMIT 3"
+	@echo; echo "What is lost, and where does a consumer continue?"
+	@$(COMMAND) query --lake $(LAKE) "SELECT topic, partition, first_lost, last_lost, cause, next_offset FROM lost_offsets"
+	@echo; echo "Next:"
+	@echo "  make sql       a SQL shell on these tables"
+	@echo "  make report    a page on their quality"
+	@echo "  $(COMMAND) scan /var/lib/kafka/data    your own logs, which are only read"
+
+samples: LAKE := lake-samples
+samples: setup  ## decodes segments of every format, and damaged ones, into ./lake-samples: docs/views.md asks about them
+	@$(COMMAND) decode $(SAMPLED) --lake $(LAKE)
 
 spark: LAKE := lake-spark
 spark: setup  ## the flow in Spark, by spark-submit: raw bytes into the lake (LAKE=folder), decoded from there, one query
@@ -130,5 +141,5 @@ lock: setup  ## makes requirements.lock from pyproject.toml again, with the newe
 	    --upgrade --custom-compile-command 'make lock' --quiet --output-file requirements.lock
 
 clean:  ## removes the sample lake, its report, caches and build output; keeps .venv
-	@rm -rf lake lake-spark quality-report build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/work
+	@rm -rf lake lake-spark lake-samples quality-report build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/work
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -17,15 +17,18 @@ COMMANDS, OPERATIONS = ROOT / "docs" / "commands.md", ROOT / "docs" / "operation
 FORMATS, QUALITY = ROOT / "docs" / "formats_and_cost.md", ROOT / "docs" / "quality.md"
 
 
+SHOP = ROOT / "tests" / "data" / "shop"
+
+
 def blocks(page: Path, language: str) -> list[str]:
     """Returns the contents of a page's fenced blocks of a language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def bundled_sources() -> tuple[str, ...]:
-    """Returns the paths of the sources that ``make run`` decodes, read from the Makefile."""
+    """Returns the paths of the sources that ``make samples`` decodes, read from the Makefile."""
     shown = subprocess.run(
-        ["make", "--no-print-directory", "--dry-run", "--always-make", "run"],
+        ["make", "--no-print-directory", "--dry-run", "--always-make", "samples"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from kafka_log_lake.pipelines.engine import pool
-from kafka_log_lake.pipelines.engine.pool import StartedWorker, WorkerPool
+from kafka_log_lake.pipelines.engine import processes
+from kafka_log_lake.pipelines.engine.processes import Processes
 
 Place = tuple[dict[str, str], list[str], str]
 
@@ -27,31 +27,30 @@ class KeptWorkers:
     """The idle workers that jobs have left."""
 
     def __init__(self) -> None:
-        self._kept: list[StartedWorker] = []
-        self._places: dict[StartedWorker, Place] = {}
-        self._start = StartedWorker
+        self._kept: list[processes._Worker] = []
+        self._places: dict[processes._Worker, Place] = {}
+        self._start = processes._Worker
 
     @contextmanager
     def used(self) -> Iterator[None]:
         """Within the block a job leaves its idle workers to the next job that would start the same."""
-        close = WorkerPool.close
+        close = Processes.close
 
-        def leave(job: WorkerPool) -> None:
+        def leave(job: Processes) -> None:
             with job._lock:
-                idle = [one for one in job._idle if isinstance(one, StartedWorker)]
-                self._kept += idle
-                job._all = [one for one in job._all if one not in idle]
-                job._idle = [one for one in job._idle if one not in idle]
+                self._kept += job._idle
+                job._all = [one for one in job._all if one not in job._idle]
+                job._idle = []
             close(job)
 
-        with patch.object(pool, "StartedWorker", self._take), patch.object(WorkerPool, "close", leave):
+        with patch.object(processes, "_Worker", self._take), patch.object(Processes, "close", leave):
             yield
 
     def end(self) -> None:
         while self._kept:
             self._kept.pop().end()
 
-    def _take(self) -> StartedWorker:
+    def _take(self) -> processes._Worker:
         place = _place()
         for one in self._kept:
             if self._places[one] == place and one.is_alive:

@@ -34,6 +34,7 @@ TO_CHECK_SCHEMA = pa.schema(
     ]
 )
 CHECKED_SCHEMA = pa.schema([("segment", pa.string()), ("marks", pa.string())])
+CHECKED_DDL = "segment string, marks string"
 
 
 class FileMatch(StrEnum):
