@@ -47,8 +47,7 @@ from kafka_log_lake.pipelines.listing.uris import is_named
 from kafka_log_lake.pipelines.plan.landed import Landed
 from kafka_log_lake.pipelines.plan.runs import Plan
 from kafka_log_lake.pipelines.sql.types import table_name
-from kafka_log_lake.pipelines.tasks.pool import task_map
-from kafka_log_lake.pipelines.tasks.slice_rows import DIRECT, Reader, choose_mode, stage_options
+from kafka_log_lake.pipelines.tasks.slice_rows import DIRECT, SliceReader, choose_mode, stage_options
 from kafka_log_lake.udfs.format import schema
 from kafka_log_lake.udfs.spark import stages
 from kafka_log_lake.udfs.spark.protocol import TableRead
@@ -205,7 +204,7 @@ def decode_segments(
     mode = choose_mode(checked, [s.segment for s in segments])
     options = stage_options(checked, "", uuid.uuid4().hex)
     if mode != DIRECT or not segments:
-        reader = Reader(on_demand, mode, checked.slice_bytes, checked.max_content)
+        reader = SliceReader(on_demand, mode, checked.slice_bytes, checked.max_content)
         rows = reader.rows(reader.slices(segments, split=False))
         whole = rows.mapInArrow(stages.stage("read_records", options), schema.RECORDS.ddl())
         return whole.select(*names)
@@ -230,7 +229,7 @@ def _healed(on_demand: SparkOnDemand, settings: Settings) -> None:
     metrics = Metrics(settings.metrics)
     with metrics.counting_failures():
         decode = partial(decode_into, on_demand, drops_missing=True)
-        done = recover(settings, decode, task_map(on_demand))
+        done = recover(settings, decode, on_demand.map)
         summary = done.summary
         _decode_values(on_demand, settings, summary)
     metrics.done(summary)

@@ -80,9 +80,9 @@ def decode_folder(
     if not typed:
         yield from _batches(chosen, columns, starts, on_damage)
         return
-    registry = _registry([local_path(one["segment"]) or "" for one in chosen])
-    for name in dict.fromkeys(one["topic"] for one in chosen):
-        of_topic = [one for one in chosen if one["topic"] == name]
+    registry = _registry([local_path(segment["segment"]) or "" for segment in chosen])
+    for name in dict.fromkeys(segment["topic"] for segment in chosen):
+        of_topic = [segment for segment in chosen if segment["topic"] == name]
         found = TypedRecords(registry, name)
         for batch in _batches(of_topic, NEEDED, starts, "ignore"):
             found.learn(batch.filter(pc.invert(batch.column("is_control"))))

@@ -125,7 +125,7 @@ def make_tasks(spans: Sequence[Span], slice_bytes: int) -> list[pa.RecordBatch]:
             rows.append({**slice_row(slices[-1]), "fingerprint": marked})
     tasks = pack(slices, _CORES, slice_bytes) if slices else []
     return [
-        pa.RecordBatch.from_pylist([rows[one.group_id] for one in task], schema=SLICE_SCHEMA)
+        pa.RecordBatch.from_pylist([rows[slice_.group_id] for slice_ in task], schema=SLICE_SCHEMA)
         for task in tasks
     ]
 

@@ -238,7 +238,7 @@ def _start_of(segment: Segment) -> StreamPosition:
 
 
 def _own(folder: Sequence[Segment], place: StreamPosition) -> Segment | None:
-    return next((one for one in folder if one.file_base_offset == place.segment), None)
+    return next((segment for segment in folder if segment.file_base_offset == place.segment), None)
 
 
 def _holds(folder: Sequence[Segment], place: StreamPosition) -> bool:
@@ -260,7 +260,7 @@ def _by_offset(folder: Sequence[Segment], before: StreamPosition, failfast: bool
         text = f"{where} is gone: the stream goes on at offset {folder[0].file_base_offset}, not at {wanted}"
         _tell(text, failfast)
         return _start_of(folder[0])
-    at = max(i for i, one in enumerate(folder) if one.file_base_offset <= wanted)
+    at = max(i for i, segment in enumerate(folder) if segment.file_base_offset <= wanted)
     if is_there or folder[at].file_base_offset != wanted:
         what = "was rewritten" if is_there else "was merged into another segment"
         _tell(

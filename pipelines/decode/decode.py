@@ -26,8 +26,8 @@ from kafka_log_lake.pipelines.lake.transactions import Outcome
 from kafka_log_lake.pipelines.plan.obsolete import Obsolete
 from kafka_log_lake.pipelines.plan.segment_actions import Action
 from kafka_log_lake.pipelines.plan.slices import Segment, Slice, whole
-from kafka_log_lake.pipelines.tasks.slice_rows import Reader, ReportRow
-from kafka_log_lake.pipelines.tasks.verdicts import Verdict, first_byte, judge, shortened, with_batches
+from kafka_log_lake.pipelines.tasks.slice_rows import ReportRow, SliceReader
+from kafka_log_lake.pipelines.tasks.verdicts import SegmentVerdict, first_byte, judge, shortened, with_batches
 from kafka_log_lake.udfs.arrow.parquet_sink import DataFile
 from kafka_log_lake.udfs.format import schema
 from kafka_log_lake.udfs.spark import stages
@@ -52,7 +52,7 @@ class Decoded:
     first ones of each log.
     """
 
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[SegmentVerdict] = field(default_factory=list)
     files: list[DataFile] = field(default_factory=list)
     dropped_groups: list[int] = field(default_factory=list)
     changed: dict[str, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Decoded:
     was_stopped: bool = False
 
     @property
-    def changes(self) -> list[Verdict]:
+    def changes(self) -> list[SegmentVerdict]:
         """Returns the verdicts on segments that change the ledger."""
         return [v for v in self.verdicts if v.changes_ledger]
 
@@ -79,10 +79,10 @@ class StageLoop:
     doing: a word for the progress lines. split: whether a segment may be cut into several slices.
     """
 
-    reader: Reader
+    reader: SliceReader
     progress: Progress
     execute: Execute
-    judge: Callable[[Segment, Sequence[SliceReport]], Verdict]
+    judge: Callable[[Segment, Sequence[SliceReport]], SegmentVerdict]
     doing: str
     split: bool
 
@@ -145,15 +145,15 @@ class StageLoop:
         decoded.dropped_groups += sorted(failed_groups)
         return again
 
-    def _verdict(self, slices: Sequence[Slice], reports: Sequence[SliceReport]) -> Verdict:
+    def _verdict(self, slices: Sequence[Slice], reports: Sequence[SliceReport]) -> SegmentVerdict:
         segment = slices[0].segment
         failed = next((report for report in reports if report.problem), None)
         if failed is not None:
-            return Verdict(segment, tuple(reports), problem=failed.problem, detail=failed.detail)
+            return SegmentVerdict(segment, tuple(reports), problem=failed.problem, detail=failed.detail)
         missing = {s.start for s in slices} - {r.start for r in reports}
         if missing or len(reports) != len(slices):
             if self.reader.reads_files and not reports:
-                return Verdict(segment, (), problem=Problem.CHANGED, detail="it is gone")
+                return SegmentVerdict(segment, (), problem=Problem.CHANGED, detail="it is gone")
             raise RunFailed(
                 f"no report on {segment.segment} for the slices at {sorted(missing)}; nothing was committed"
             )
@@ -183,7 +183,7 @@ class Runner(ABC):
     """
 
     lake: LakeWriter
-    reader: Reader
+    reader: SliceReader
     sink: str
     options: StageOptions
     progress: Progress
@@ -275,7 +275,7 @@ class Decoder(Runner):
 
     # The second pass, where Spark writes
 
-    def _second_pass(self, changes: Sequence[Verdict]) -> list[Slice]:
+    def _second_pass(self, changes: Sequence[SegmentVerdict]) -> list[Slice]:
         """Returns the slices with records, to be read again."""
         return [
             Slice(r.group_id, v.segment, first_byte(r, i == 0), r.totals.end, True, r.totals.content_crc32c)
@@ -284,7 +284,7 @@ class Decoder(Runner):
             if r.totals.records
         ]
 
-    def _records(self, changes: Sequence[Verdict]) -> DataFrame:
+    def _records(self, changes: Sequence[SegmentVerdict]) -> DataFrame:
         """Returns the rows of ``records`` of these segments, which are read again."""
         rows = self.reader.rows(self._second_pass(changes))
         return rows.mapInArrow(stages.stage("read_records", self.options), schema.RECORDS.ddl())

@@ -48,7 +48,14 @@ from kafka_log_lake.pipelines.plan import file_checks, ledger
 from kafka_log_lake.pipelines.plan.listed import list_sources
 from kafka_log_lake.pipelines.plan.runs import Plan, Rules, make_plan
 from kafka_log_lake.pipelines.plan.slices import SEGMENT_COST, Segment
-from kafka_log_lake.pipelines.tasks.slice_rows import BINARY, DIRECT, RAW, Reader, choose_mode, stage_options
+from kafka_log_lake.pipelines.tasks.slice_rows import (
+    BINARY,
+    DIRECT,
+    RAW,
+    SliceReader,
+    choose_mode,
+    stage_options,
+)
 from kafka_log_lake.pipelines.views.register import PermanentViews, register_in_catalog
 from kafka_log_lake.udfs.format import schema
 from kafka_log_lake.udfs.format.report_tables import RUNS
@@ -322,17 +329,17 @@ def _reader(
     segments: Sequence[Segment],
     lake: LakeWriter,
     progress: Progress,
-) -> Iterator[Reader]:
+) -> Iterator[SliceReader]:
     """Yields the Reader for these segments, with the Spark that it needs."""
     mode = choose_mode(settings, [s.segment for s in segments])
     if mode == DIRECT and settings.sink == ARROW and on_demand.is_plain:
-        yield Reader(on_demand, mode, settings.slice_bytes, settings.max_content, in_processes=True)
+        yield SliceReader(on_demand, mode, settings.slice_bytes, settings.max_content, in_processes=True)
         return
     with progress.phase("starting Spark"):
         spark = on_demand.checked_spark
     raw = lake.table(schema.RAW_SEGMENTS.name) if mode == RAW else None
     with configured(spark, _stage_conf(settings, mode)):
-        yield Reader(on_demand, mode, settings.slice_bytes, settings.max_content, raw)
+        yield SliceReader(on_demand, mode, settings.slice_bytes, settings.max_content, raw)
 
 
 def _list(

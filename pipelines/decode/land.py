@@ -13,7 +13,7 @@ from kafka_log_lake.pipelines.plan import ledger
 from kafka_log_lake.pipelines.plan.landed import Landed
 from kafka_log_lake.pipelines.plan.slices import Segment, Slice
 from kafka_log_lake.pipelines.tasks.slice_rows import ReportRow
-from kafka_log_lake.pipelines.tasks.verdicts import Verdict, shortened
+from kafka_log_lake.pipelines.tasks.verdicts import SegmentVerdict, shortened
 from kafka_log_lake.udfs.format import schema
 from kafka_log_lake.udfs.spark import stages
 from kafka_log_lake.udfs.spark.protocol import Problem, SliceReport
@@ -74,12 +74,12 @@ class Lander(Runner):
                 segments = unchanged
         raise AssertionError("unreachable")
 
-    def _read_back(self, segments: Sequence[Segment]) -> list[Verdict]:
+    def _read_back(self, segments: Sequence[Segment]) -> list[SegmentVerdict]:
         """Returns verdicts on segments whose rows Spark wrote: the table says how far each was landed."""
         where = sql_in("segment", (s.segment for s in segments))
         landed = Landed(self.lake.read).known(where)
         rows = {row.segment: row for row in ledger.rows(landed)}
-        return [Verdict(s, (), row=rows[s.segment], changes_ledger=True) for s in segments]
+        return [SegmentVerdict(s, (), row=rows[s.segment], changes_ledger=True) for s in segments]
 
     def _slices(self, segments: Sequence[Segment]) -> list[Slice]:
         return self.reader.slices(segments, split=False)
@@ -99,8 +99,8 @@ class Lander(Runner):
         return unchanged
 
 
-def _landed(segment: Segment, reports: Sequence[SliceReport]) -> Verdict:
+def _landed(segment: Segment, reports: Sequence[SliceReport]) -> SegmentVerdict:
     """Returns the verdict on a landed segment. It always changes the table: nothing is decoded."""
     (report,) = reports
     row = segment.new_row(end_offset=report.totals.end_offset, fingerprint=report.fingerprint)
-    return Verdict(segment, (report,), row=row, changes_ledger=True)
+    return SegmentVerdict(segment, (report,), row=row, changes_ledger=True)

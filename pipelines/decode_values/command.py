@@ -48,7 +48,7 @@ def run(on_demand: SparkOnDemand, settings: Settings) -> None:
         _check_topics(settings, address)
     seconds = round(time.monotonic() - began, 3)
     if settings.json:
-        topics = [as_json(one) for one in done]
+        topics = [as_json(result) for result in done]
         print(json.dumps({"lake": address, "seconds": seconds, "topics": topics, "kept": kept}))
     else:
         print("\n".join([*_lines(done, address, seconds), *kept_lines(address, kept, settings.mode)]))
@@ -94,7 +94,7 @@ def update(on_demand: SparkOnDemand, settings: Settings, address: str) -> tuple[
 
 def kept_lines(address: str, kept: Sequence[str], mode: str) -> list[str]:
     """Returns lines on which tables of ``--mode`` were written, or why none."""
-    return [f"written: {printable(address)}/{printable(one)}" for one in kept] or _NOT_WRITTEN[mode]
+    return [f"written: {printable(address)}/{printable(name)}" for name in kept] or _NOT_WRITTEN[mode]
 
 
 def as_json(topic: TypedTopic) -> dict[str, Any]:
@@ -104,10 +104,13 @@ def as_json(topic: TypedTopic) -> dict[str, Any]:
 def _lines(done: Sequence[TypedTopic], address: str, seconds: float) -> list[str]:
     if not done:
         return ["the typed tables hold everything: nothing new"]
-    rows = [(printable(one.topic), f"{one.rows:,}", f"{one.errors:,}", _formats(one)) for one in done]
+    rows = [
+        (printable(result.topic), f"{result.rows:,}", f"{result.errors:,}", _formats(result))
+        for result in done
+    ]
     section = Section("typed tables", ("topic", "records", "errors", "values"), rows, (1, 2))
-    errors = sum(one.errors for one in done)
-    records = counted_noun(sum(one.rows for one in done), "record")
+    errors = sum(result.errors for result in done)
+    records = counted_noun(sum(result.rows for result in done), "record")
     verdict = f"{records} of {counted_noun(len(done), 'topic')} decoded in {seconds:.1f} s; "
     verdict += (
         f"{counted_noun(errors, 'payload')} could not be decoded: see the table value_errors"

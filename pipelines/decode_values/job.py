@@ -48,7 +48,7 @@ from kafka_log_lake.udfs.values.typed.records import TypedRecords
 log = logging.getLogger(__name__)
 
 # ``SparkOnDemand.run_stage``
-RunStage = Callable[[Callable[[], Any], Sequence[pa.Table], str], pa.Table]
+RunStage = Callable[[Callable[[], Any], Sequence[pa.Table]], pa.Table]
 _SAMPLE = 500  # rows that say what payloads without a schema are, and which types most have
 _KNOWN = "_types.json"  # next to a typed table's log: its types, their form, and what its plain payloads are
 _COMMENTS = {
@@ -158,11 +158,11 @@ class _Topic:
         self._commit(gone, done)
         return TypedTopic(
             self._topic,
-            sum(one["rows"] for one in done),
-            sum(one["errors"] for one in done),
+            sum(row["rows"] for row in done),
+            sum(row["errors"] for row in done),
             len(done),
             len(gone),
-            [count for one in done for count in json.loads(one["counts"])],
+            [count for row in done for count in json.loads(row["counts"])],
         )
 
     def _is_fresh(self, file: RecordsFile) -> bool:
@@ -180,10 +180,10 @@ class _Topic:
         done: dict[str, dict[str, Any]] = {}
         todo = [file for file in self._files if not self._is_fresh(file)]
         while todo:
-            done |= {one["file"]: one for one in self._decode(todo)}
+            done |= {row["file"]: row for row in self._decode(todo)}
             before = self._types
-            for one in done.values():
-                self._types = typed_files.joined_types(self._types, one["types"])
+            for row in done.values():
+                self._types = typed_files.joined_types(self._types, row["types"])
             todo = [
                 file
                 for file in self._files
@@ -201,7 +201,7 @@ class _Topic:
             for f in files
         ]
         make = partial(typed_files.decode_files, self._options)
-        done: list[dict[str, Any]] = self._run_stage(make, tasks, typed_files.DONE_DDL).to_pylist()
+        done: list[dict[str, Any]] = self._run_stage(make, tasks).to_pylist()
         return done
 
     def _look(self) -> None:
@@ -238,9 +238,9 @@ class _Topic:
 
     def _commit_errors(self, known: Collection[str], done: Sequence[Mapping[str, Any]]) -> None:
         """Commits the errors before the typed table: a run that is killed in between does both again."""
-        again = {typed_files.signature(one["file"]) for one in done}
+        again = {typed_files.signature(row["file"]) for row in done}
         removed = [path for name, path in self._wrong.items() if name not in known or name in again]
-        new = [one for one in done if one["error_path"]]
+        new = [row for row in done if row["error_path"]]
         if not new and not removed:
             return
         create_table(self._lake, VALUE_ERRORS)
@@ -249,8 +249,8 @@ class _Topic:
         actions: list[AddAction | RemoveAction] = [
             *(remove_action(path, 0, values) for path in removed),
             *(
-                add_action(one["error_path"], one["error_bytes"], values, {"numRecords": one["errors"]})
-                for one in new
+                add_action(row["error_path"], row["error_bytes"], values, {"numRecords": row["errors"]})
+                for row in new
             ),
         ]
         table.create_write_transaction(actions, "append", table.schema(), ["topic"])
@@ -270,12 +270,12 @@ class _Topic:
             )
         adds = [
             add_action(
-                one["path"], one["bytes"], {"partition": one["partition"]}, {"numRecords": one["rows"]}
+                row["path"], row["bytes"], {"partition": row["partition"]}, {"numRecords": row["rows"]}
             )
-            for one in done
+            for row in done
         ]
         old = [
-            self._typed[name] for one in done if (name := typed_files.signature(one["file"])) in self._typed
+            self._typed[name] for row in done if (name := typed_files.signature(row["file"])) in self._typed
         ]
         of = {path: path.partition("/")[0].removeprefix("partition=") for path in (*gone, *old)}
         removes = [remove_action(path, 0, {"partition": one}) for path, one in of.items()]

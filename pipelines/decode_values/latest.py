@@ -3,9 +3,9 @@
 Two keys are one where their bytes are the same, as for Kafka: equal values may have several forms (0.0 and
 -0.0, NaN, ``{"id":1}`` with a blank or without).
 
-A run reads the records that were committed since the table was made (``Seen``), of the older ones their
-keys, and the table. It reads the whole topic where that could give other rows: records before that point
-came, went or were decoded again, or a key lies in several partitions (their number changed).
+A run reads the records that were committed since the table was made (``SourceState``), of the older ones
+their keys, and the table. It reads the whole topic where that could give other rows: records before that
+point came, went or were decoded again, or a key lies in several partitions (their number changed).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _MOVED = _SPREAD.format(newest="newest") + " UNION ALL SELECT 1 FROM earlier WHE
 
 
 @dataclass(frozen=True)
-class Seen:
+class SourceState:
     """A summary of the committed records from which a table was made.
 
     parts: partition -> (offset after the last, number of records, hash of their offsets and segments).
@@ -85,9 +85,9 @@ class Seen:
         )
 
     @staticmethod
-    def of(text: str) -> Seen:
+    def of(text: str) -> SourceState:
         found = json.loads(text)
-        return Seen({int(p): tuple(one) for p, one in found["parts"].items()}, found["spread"])
+        return SourceState({int(p): tuple(one) for p, one in found["parts"].items()}, found["spread"])
 
 
 def select_latest(
@@ -98,7 +98,7 @@ def select_latest(
     database: with the typed table and ``committed_records``. path: of the table. made: what its last commit
     says; none where it is to be made of the whole topic.
     """
-    seen = Seen.of(made["seen"]) if "seen" in made else Seen({}, is_spread=True)
+    seen = SourceState.of(made["seen"]) if "seen" in made else SourceState({}, is_spread=True)
     left_out = ", ".join(("raw_key", "is_tombstone", *side_structs(table)))
     now, is_unchanged = _look(database, table, seen)
     may_merge = is_unchanged and not seen.is_spread
@@ -110,18 +110,18 @@ def select_latest(
         database.execute(_NEWEST)
         database.execute(_EARLIER.format(topic=sql_literal(table.topic)))
         if not database.execute(_MOVED).fetchall():
-            return _MERGED.format(left_out=left_out), {"seen": Seen(now).text(), "read": "new records"}
+            return _MERGED.format(left_out=left_out), {"seen": SourceState(now).text(), "read": "new records"}
         database.execute("DROP TABLE events")
     create_events(database, table)
     is_spread = database.execute(f"{_SPREAD.format(newest='events')} LIMIT 1").fetchall()
-    seen = Seen(now, bool(is_spread))
+    seen = SourceState(now, bool(is_spread))
     return _WHOLE.format(left_out=left_out), {"seen": seen.text(), "read": "whole topic"}
 
 
 def _look(
-    database: duckdb.DuckDBPyConnection, table: TypedTable, seen: Seen
+    database: duckdb.DuckDBPyConnection, table: TypedTable, seen: SourceState
 ) -> tuple[dict[int, tuple[int, int, int]], bool]:
-    """Returns ``Seen.parts`` of now, and whether the records before the seen ends are those seen."""
+    """Returns ``SourceState.parts`` of now, and whether the records before the seen ends are those seen."""
     database.execute("CREATE TEMP TABLE ends(partition INT, seen_end BIGINT)")
     if seen.parts:
         database.executemany(

@@ -101,7 +101,7 @@ class _Dump:
             return (line.encode(errors="surrogateescape") for line in self._index_text.lines(path))
         from kafka_log_lake.pipelines.dump_log.objects import entry_objects
 
-        return (_object(path, one) for one in entry_objects(path))
+        return (_object(path, entry_object) for entry_object in entry_objects(path))
 
     def _log(self, path: str) -> None:
         from kafka_log_lake.pipelines.dump_log.log_text import LogText
@@ -114,8 +114,8 @@ class _Dump:
             if self._json:
                 from kafka_log_lake.pipelines.dump_log.objects import log_objects
 
-                for one in log_objects(source, length, self._prints):
-                    _write(_object(path, one) + b"\n")
+                for log_object in log_objects(source, length, self._prints):
+                    _write(_object(path, log_object) + b"\n")
                 return
             try:
                 _write(_heading(path).encode() + b"\n")
@@ -198,7 +198,7 @@ def run(settings: Settings, file: Sequence[str], files: str | None = None, **opt
     if not file:
         raise UserError("FILE is missing: name a .log file, an index, a snapshot or a checkpoint file")
     if settings.include_deleted:
-        file = [one for path in file for one in (_logs_in(path) if os.path.isdir(path) else [path])]
+        file = [log_path for path in file for log_path in (_logs_in(path) if os.path.isdir(path) else [path])]
     for path in file:
         if os.path.isdir(path):
             logs = "*.log" if glob.glob("*.log", root_dir=path) else "TOPIC-0/*.log"

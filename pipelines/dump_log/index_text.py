@@ -252,7 +252,7 @@ def _checkpoint(name: str, data: bytes) -> Iterator[str]:
             yield f"topic: {row['topic']} partition: {row['partition']} offset: {row['offset']}"
 
 
-class _Batch(NamedTuple):
+class _IndexedBatch(NamedTuple):
     position: int
     size: int
     last_offset: int
@@ -268,7 +268,7 @@ class _Log:
     def close(self) -> None:
         self._source.close()
 
-    def batch_at(self, position: int, most: int) -> _Batch | None:
+    def batch_at(self, position: int, most: int) -> _IndexedBatch | None:
         """Returns the batch at a position, of at most ``most`` bytes; None where the tool finds none."""
         end = min(self.length, position + most)
         if position < 0 or position >= end - f.HEADER_UP_TO_MAGIC:
@@ -285,16 +285,16 @@ class _Log:
         if int.from_bytes(raw[f.MAGIC_POS : f.HEADER_UP_TO_MAGIC], "big", signed=True) >= f.MAGIC_V2:
             place = f.LAST_OFFSET_DELTA_POS
             offset += int.from_bytes(raw[place : place + 4], "big", signed=True)
-        return _Batch(position, length + f.LOG_OVERHEAD, offset)
+        return _IndexedBatch(position, length + f.LOG_OVERHEAD, offset)
 
-    def first_reaching(self, offset: int, position: int) -> _Batch | None:
+    def first_reaching(self, offset: int, position: int) -> _IndexedBatch | None:
         """Returns the first batch from a position on whose last offset is ``offset`` or higher; else None."""
         batch = self.batch_at(position, self.length)
         while batch is not None and batch.last_offset < offset:
             batch = self.batch_at(batch.position + batch.size, self.length)
         return batch
 
-    def newest_timestamp(self, batch: _Batch, limit: int) -> int:
+    def newest_timestamp(self, batch: _IndexedBatch, limit: int) -> int:
         """Returns the highest timestamp of the records of a batch, ms; -1 without any."""
         newest = f.NO_TIMESTAMP
         range_ = Range(batch.position + batch.size, batch.position)

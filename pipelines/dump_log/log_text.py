@@ -28,6 +28,7 @@ from kafka_log_lake.udfs.decoder.lenient import LenientDecoder
 from kafka_log_lake.udfs.decoder.segment_decoder import MAX_BATCH_UNCOMPRESSED, SegmentDecoder
 from kafka_log_lake.udfs.format import faults
 from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.plain_header import read_header
 from kafka_log_lake.udfs.kernels import log_lines as k
 from kafka_log_lake.udfs.kernels.framing import BATCH
 from kafka_log_lake.udfs.kernels.jvm_text import repair_bytes
@@ -160,7 +161,7 @@ class LogText:
 
     def _rows(
         self, records: pa.RecordBatch | None, of: tuple[SegmentDecoder, np.ndarray] | None
-    ) -> k.Rows | None:
+    ) -> k.RecordColumns | None:
         """Returns a group's columns for the kernel; None without records, or if one can't be decoded."""
         if records is None or self.prints.topic:
             return None
@@ -175,7 +176,7 @@ class LogText:
         if of is not None and (of[1]["magic"] < f.MAGIC_V2).any():
             crcs, valid = np.zeros(len(keys.sizes), dtype=np.int64), np.zeros(len(keys.sizes), dtype=bool)
             k.message_crcs(*of[0].data, of[1], crcs, valid)
-        return k.Rows(
+        return k.RecordColumns(
             _numbers(records, "offset"),
             _numbers(records, "timestamp_ms"),
             _numbers(records, "sequence"),
@@ -189,7 +190,7 @@ class LogText:
         )
 
     def _bulk(
-        self, batches: np.ndarray, counts: np.ndarray, rows: k.Rows, start: list[int]
+        self, batches: np.ndarray, counts: np.ndarray, rows: k.RecordColumns, start: list[int]
     ) -> Iterator[np.ndarray]:
         state = np.array(start, dtype=np.int64)
         while state[0] < len(batches):
@@ -234,14 +235,17 @@ class LogText:
         out = np.empty(2 * k.BATCH_ROOM, dtype=np.uint8)
         size = k.put_lines(out, batch, np.zeros(1, dtype=np.int64), _no_rows(), np.array([0, -1, 0]), 0)
         line = out[: int(size)].tobytes()
+        content = np.empty(int(e["size"]), dtype=np.uint8)
+        self.source.read_into(int(e["position"]), content)
         if (e["codec"] > f.CODEC_ZSTD or e["magic"] < f.MAGIC_V0) and not self.prints.more:
             pieces.append(line[: line.index(b" position: ")])
-            raise Refused(f"magic {e['magic']}, codec {e['codec']}: one of them is not known")
+            header = read_header(content.tobytes(), len(content), None)
+            wrong = header.field("magic").wrong or header.field("attributes").wrong
+            assert wrong is not None
+            raise Refused(wrong.describe(int(e["position"])))
         pieces.append(line)
         if not self.prints.records:
             return
-        content = np.empty(int(e["size"]), dtype=np.uint8)
-        self.source.read_into(int(e["position"]), content)
         limit = self.prints.max_batch_uncompressed
         for record in records_of(e, content.tobytes(), limit):
             self._note_offsets(np.array([record.offset]))
@@ -300,13 +304,13 @@ def _numbers(records: pa.RecordBatch, name: str) -> np.ndarray:
     return fixed(records.column(name).to_numpy())
 
 
-def _no_texts() -> k.Texts:
+def _no_texts() -> k.TextColumn:
     none = np.zeros(0, dtype=np.int32)
-    return k.Texts(fixed(np.zeros(1, dtype=np.int32)), fixed(none), fixed(np.zeros(0, dtype=np.uint8)))
+    return k.TextColumn(fixed(np.zeros(1, dtype=np.int32)), fixed(none), fixed(np.zeros(0, dtype=np.uint8)))
 
 
-def _no_rows() -> k.Rows:
+def _no_rows() -> k.RecordColumns:
     numbers, none = fixed(_NO_ROWS), fixed(np.zeros(0, dtype=np.int32))
     starts, flags = fixed(np.zeros(1, dtype=np.int32)), fixed(np.zeros(0, dtype=bool))
     texts = _no_texts()
-    return k.Rows(numbers, numbers, none, texts, texts, starts, texts, texts, numbers, flags)
+    return k.RecordColumns(numbers, numbers, none, texts, texts, starts, texts, texts, numbers, flags)

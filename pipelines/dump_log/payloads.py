@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from kafka_log_lake.udfs.decoder.kafka_reader import Record, Refused
 from kafka_log_lake.udfs.format import layout as f
-from kafka_log_lake.udfs.kernels.log_lines import Texts
+from kafka_log_lake.udfs.kernels.log_lines import TextColumn
 from kafka_log_lake.udfs.values.internal.definitions import messages
 from kafka_log_lake.udfs.values.internal.readers import (
     UNKNOWN_TAGS,
@@ -38,23 +38,23 @@ Contents = tuple[bytes | None, bytes | None]
 Parse = Callable[[int, bytes | None, bytes | None], Contents]
 
 
-class Decoder(NamedTuple):
+class PayloadDecoder(NamedTuple):
     """A decoder of keys or values. kind: how bytes are printed. note: printed if its name is deprecated."""
 
     kind: str
     note: str | None = None
 
 
-def decoder(name: str) -> Decoder:
+def decoder(name: str) -> PayloadDecoder:
     """Returns the decoder of a name: string, long, integer, bytes, or a class of Kafka. Raises ValueError."""
     if name in (STRING, LONG, INTEGER, BYTES):
-        return Decoder(name)
+        return PayloadDecoder(name)
     for package in (_PACKAGE, _OLD_PACKAGE):
         kind = _CLASSES.get(name.removeprefix(package))
         if name.startswith(package) and kind is not None:
             new = _PACKAGE + name.removeprefix(package)
             note = f"{name} is deprecated. Please use {new} instead" if package == _OLD_PACKAGE else None
-            return Decoder(kind, note)
+            return PayloadDecoder(kind, note)
     known = ", ".join((STRING, LONG, INTEGER, BYTES))
     raise ValueError(f"must be {known} or Kafka's class of that name, not {name!r}")
 
@@ -83,7 +83,7 @@ def plain_parse(key_kind: str, value_kind: str) -> Parse:
     return parse
 
 
-def texts_of(column: pa.Array, kind: str) -> Texts | None:
+def texts_of(column: pa.Array, kind: str) -> TextColumn | None:
     """Converts binary[n] to the texts to print; None if a value is too short for a number."""
     validity, starts, data = column.buffers()
     offsets = np.frombuffer(starts, dtype=np.int32, count=len(column) + 1, offset=4 * column.offset)
@@ -93,7 +93,7 @@ def texts_of(column: pa.Array, kind: str) -> Texts | None:
         bits = np.unpackbits(np.frombuffer(validity, dtype=np.uint8), bitorder="little")
         sizes[bits[column.offset : column.offset + len(column)] == 0] = -1
     if kind == STRING:
-        return Texts(fixed(offsets), fixed(sizes), fixed(raw))
+        return TextColumn(fixed(offsets), fixed(sizes), fixed(raw))
     if kind == BYTES:
         made: list[bytes] = [b"0x" + value.hex().encode() if value else b"0x" for value in column.to_pylist()]
         printed = pa.array(made, pa.binary())
@@ -105,7 +105,7 @@ def texts_of(column: pa.Array, kind: str) -> Texts | None:
         numbers = raw[places].copy().view(f">i{size}").ravel() if len(raw) else np.zeros(len(sizes), ">i8")
         printed = pa.array(numbers.astype(np.int64)).cast(pa.string()).cast(pa.binary())
     shown = texts_of(printed, STRING)
-    return None if shown is None else Texts(shown.starts, fixed(sizes), shown.data)
+    return None if shown is None else TextColumn(shown.starts, fixed(sizes), shown.data)
 
 
 def fixed(array: np.ndarray) -> np.ndarray:

@@ -7,10 +7,12 @@ this machine whose stages need nothing of Spark: they run in worker processes.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyspark
@@ -20,7 +22,7 @@ from kafka_log_lake.pipelines.cli.errors import CallError
 from kafka_log_lake.pipelines.cli.settings import Running
 from kafka_log_lake.pipelines.engine.driver import driver_of
 from kafka_log_lake.pipelines.engine.executors import check_executors, is_local
-from kafka_log_lake.pipelines.engine.processes import Processes
+from kafka_log_lake.pipelines.engine.pool import WorkerPool
 from kafka_log_lake.pipelines.engine.session import (
     check_session,
     get_session,
@@ -28,7 +30,7 @@ from kafka_log_lake.pipelines.engine.session import (
     is_submitted,
     stop_session,
 )
-from kafka_log_lake.udfs.worker import MakeStage
+from kafka_log_lake.udfs.calls import MakeStage, run_rows, run_stage
 
 # Variables that name folders with configuration of Spark or Hadoop, or hold options of Spark
 _CONFIGURATION = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
@@ -91,26 +93,35 @@ class SparkOnDemand:
         return not (self.is_plain or (driver_of(self.spark).has_jvm and is_local(self.spark)))
 
     @cached_property
-    def processes(self) -> Processes:
+    def processes(self) -> WorkerPool:
         """Returns the worker processes of this machine, for what needs no Spark."""
-        return Processes(self.settings.processes)
+        return WorkerPool(self.settings.processes)
 
-    def run_stage(self, make: MakeStage, tasks: Sequence[pa.Table], ddl: str) -> pa.Table:
-        """Runs a stage on the rows of tasks, in worker processes or in the session that is there.
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """Yields what a function gives for each item, in their order: in workers, or in the session's tasks.
 
-        tasks: at least one, all with the same columns. ddl: the columns of what the stage gives; the order of
-        its rows is not defined.
+        The function is one that workers can import; it, the items and its results can be pickled. Each item
+        is tried as often as Spark tries a task.
         """
         if self.is_plain:
-            return pa.concat_tables(self.processes.run(make, tasks))
-        spark = self.checked_spark
-        together = min(len(tasks), _TASKS_PER_CORE * driver_of(spark).parallelism())
-        numbered = [
-            rows.append_column("task", pa.array([number % together] * len(rows), pa.int32()))
-            for number, rows in enumerate(tasks)
-        ]
-        frame = spark.createDataFrame(pa.concat_tables(numbered)).repartitionById(together, "task")
-        return frame.drop("task").mapInArrow(make(), ddl).toArrow()
+            return self.processes.map(function, items)
+        pickled = [pickle.dumps(item) for item in items]
+        if not pickled:
+            return iter(())
+        spark, numbers = self.checked_spark, range(len(pickled))
+        together = min(len(pickled), _TASKS_PER_CORE * driver_of(spark).parallelism())
+        columns = {
+            "number": pa.array(numbers, pa.int32()),
+            "item": pa.array(pickled, pa.binary()),
+            "task": pa.array([number % together for number in numbers], pa.int32()),
+        }
+        rows = spark.createDataFrame(pa.table(columns)).repartitionById(together, "task").drop("task")
+        done = rows.mapInArrow(partial(run_rows, function), "number int, result binary").toArrow()
+        return map(pickle.loads, done.sort_by("number").column("result").to_pylist())
+
+    def run_stage(self, make: MakeStage, tasks: Sequence[pa.Table]) -> pa.Table:
+        """Returns the rows that a stage gives for the rows of tasks, of which there is at least one."""
+        return pa.concat_tables(self.map(partial(run_stage, make), tasks))
 
     def stop(self) -> None:
         """Stops the session if this job started it, and the worker processes."""

@@ -28,8 +28,8 @@ from kafka_log_lake.pipelines.cli.streams import replaced_file
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, first_names, room_of_lines, wants_colour
 from kafka_log_lake.pipelines.cli.values import check_times, option
 from kafka_log_lake.pipelines.engine.run_command import run_command
-from kafka_log_lake.pipelines.find.copies import Copies
-from kafka_log_lake.pipelines.find.output import MoreFields, Table, Write, write_lines, writer_of
+from kafka_log_lake.pipelines.find.copies import CopyLocator
+from kafka_log_lake.pipelines.find.output import MatchTable, MoreFields, Write, write_lines, writer_of
 from kafka_log_lake.pipelines.find.request import Request, make_request
 from kafka_log_lake.pipelines.find.search import LogSearch
 from kafka_log_lake.pipelines.find.unsearched import Unsearched, check_partitions, known_partitions
@@ -69,7 +69,7 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Lo
         return of_lake
     if not settings.source:
         raise UserError("name what to search: find PATH, or find --lake LAKE")
-    copies: Copies | None = None
+    copies: CopyLocator | None = None
     if is_named(settings.source):
         from kafka_log_lake.pipelines.recover.sides import SidesOfCopies  # few searches need it
 
@@ -185,11 +185,11 @@ def find(
     others |= {"context": context, "superseded": superseded}
     looked = search(settings, make_request(conditions, **others), topic)
     yield from looked
-    for one in looked.unsearched:
+    for unsearched_range in looked.unsearched:
         if on_unsearched is None:
-            warnings.warn(DamageWarning(text_of(one)), stacklevel=2)
+            warnings.warn(DamageWarning(text_of(unsearched_range)), stacklevel=2)
         else:
-            on_unsearched(one)
+            on_unsearched(unsearched_range)
 
 
 def text_of(unsearched: Unsearched) -> str:
@@ -274,14 +274,14 @@ def _writer(kind: str, output: str | None, looked: LogSearch | LakeSearch, more:
         return writer_of(kind, looked.schema, more)
     is_terminal = output is None and sys.stdout.isatty()
     width = room_of_lines() if output is None else 0
-    table = Table(width, is_terminal and wants_colour(), keys_first=looked.request.looks_at_keys)
+    table = MatchTable(width, is_terminal and wants_colour(), keys_first=looked.request.looks_at_keys)
     return partial(write_lines, lines=table.lines)
 
 
 def _report(looked: LogSearch | LakeSearch) -> None:
     """Logs what could not be searched. Raises NotFound or NotAllSearched if nothing matched."""
-    for one in looked.unsearched[:_SHOWN]:
-        log.warning("%s", text_of(one))
+    for unsearched_range in looked.unsearched[:_SHOWN]:
+        log.warning("%s", text_of(unsearched_range))
     if len(looked.unsearched) > _SHOWN:
         left = counted_noun(len(looked.unsearched) - _SHOWN, "more range")
         log.warning("and %s could not be searched", left)

@@ -207,7 +207,7 @@ class IsNull(Condition):
 
 
 @dataclass(frozen=True)
-class Header(Condition):
+class HasHeader(Condition):
     """Condition: a header has this name and this value (None: any); a null value equals none."""
 
     name: str
@@ -272,7 +272,7 @@ class JsonField(Condition):
         try:
             document = None
             if self.payloads is not None:
-                pairs = [(one["key"], one["value"]) for one in headers or ()]
+                pairs = [(header["key"], header["value"]) for header in headers or ()]
                 document = self.payloads.document(value, pairs)
             if document is None:
                 document = json.loads(value.decode(), parse_int=_integer)

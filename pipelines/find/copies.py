@@ -24,7 +24,7 @@ COPY_COLUMNS = pa.schema(
 )
 
 
-class Copies(Protocol):
+class CopyLocator(Protocol):
     """Tells which copy of a partition holds a record, and whether the record is in the true history."""
 
     def rows_of(
@@ -33,9 +33,11 @@ class Copies(Protocol):
         """Returns COPY_COLUMNS of records, given the segment, the batch position and the offset of each."""
 
 
-def copy_columns(copies: Copies, topic: str, partition: int, records: pa.RecordBatch) -> dict[str, pa.Array]:
+def copy_columns(
+    copies: CopyLocator, topic: str, partition: int, records: pa.RecordBatch
+) -> dict[str, pa.Array]:
     """Returns COPY_COLUMNS of matches, which have segment, batch_position and offset."""
     names = ("segment", "batch_position", "offset")
     places = list(zip(*(records.column(name).to_pylist() for name in names), strict=True))
     rows = copies.rows_of(topic, partition, places)
-    return {one.name: pa.array([row[one.name] for row in rows], one.type) for one in COPY_COLUMNS}
+    return {column.name: pa.array([row[column.name] for row in rows], column.type) for column in COPY_COLUMNS}

@@ -11,18 +11,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from kafka_log_lake.pipelines.engine.pool import WorkerPool
 from kafka_log_lake.pipelines.find.request import Request
 from kafka_log_lake.pipelines.find.slice_search import SliceResult, search_each
 from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.plan.listed import listed_segments
 from kafka_log_lake.pipelines.plan.scope import outside_by_name
 from kafka_log_lake.pipelines.plan.slices import Segment, Slice, cut
-from kafka_log_lake.pipelines.tasks.pool import WorkerPool
 from kafka_log_lake.udfs.decoder.decoded import Bounds, Scope
 
 SLICE_BYTES = 32 << 20  # so that matches appear soon
@@ -123,7 +124,7 @@ def _partitions_of(keys: Sequence[bytes], number: int) -> set[int]:
     from kafka_log_lake.udfs.kernels.column_functions import murmur2
 
     hashed = [int(murmur2(np.frombuffer(key, dtype=np.uint8), 0, len(key))) for key in keys]
-    return {(one & 0x7FFFFFFF) % number for one in hashed}
+    return {(hash_ & 0x7FFFFFFF) % number for hash_ in hashed}
 
 
 def tasks_of(segments: Sequence[Segment], is_bounded: bool) -> Iterator[tuple[Slice, ...]]:
@@ -181,7 +182,7 @@ class Workers:
         if self._pool is None:
             return InlineFuture(work, slices)
         if not self._is_first:
-            return self._pool.submit(search_each, work, slices)
+            return self._pool.submit(partial(search_each, work), slices)
         self._is_first = False
         done: Future[list[SliceResult]] = Future()
         done.set_result(search_each(work, slices))
@@ -270,5 +271,5 @@ def workers(number: int) -> Iterator[Workers]:
     if number == 1:
         yield Workers(1)
         return
-    with WorkerPool(number) as pool:
+    with WorkerPool(number, is_forked=True) as pool:
         yield Workers(number, pool)

@@ -110,7 +110,7 @@ _KEY, _LEAST_KEY, _LEAST_NAME, _LEAST_VALUE = 24, 9, 9, 12
 _SCHEMA_ID = 5  # bytes of Confluent's wire format before the content: 0, and the schema id as int32
 
 
-class Table:
+class MatchTable:
     """Formats matches as a table: two lines per match, three if it is of a broker's copy.
 
     width: columns of the terminal; None without one, 0 to cut nothing.

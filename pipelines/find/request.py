@@ -17,7 +17,7 @@ from kafka_log_lake.pipelines.find.conditions import (
     Anywhere,
     Condition,
     Contains,
-    Header,
+    HasHeader,
     InBounds,
     IsNull,
     JsonField,
@@ -234,13 +234,13 @@ def _json_field(value: object) -> JsonField:
     )
 
 
-def _header(text: object) -> Header:
+def _header(text: object) -> HasHeader:
     name, equals, value = str(text).partition("=")
     if not name:
         raise ValueError(f"must be NAME or NAME=VALUE, not {text!r}")
     if not is_utf8(name):
         raise ValueError(f"must have a name in UTF-8, not {text!r}")
-    return Header(name, _bytes(value) if equals else None)
+    return HasHeader(name, _bytes(value) if equals else None)
 
 
 def _offset(request: Request, texts: list[Any], wanted: bool) -> None:

@@ -56,7 +56,7 @@ from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.listing.naming import left_state
 from kafka_log_lake.pipelines.listing.witnesses import ListedLog
 from kafka_log_lake.pipelines.plan.slices import Segment, Slice
-from kafka_log_lake.pipelines.tasks.pool import ALONE_BYTES
+from kafka_log_lake.pipelines.tasks.scan_segments import ALONE_BYTES
 from kafka_log_lake.pipelines.tasks.scanned_log import missing_of
 from kafka_log_lake.pipelines.tasks.slice_scan import SliceScan
 from kafka_log_lake.udfs.batches.account import NO_WITNESSES, WRONG_BASE, Unseen, Witnesses
@@ -115,7 +115,7 @@ class LogSearch(Searching):
     def _note_unseen(self, log: SegmentLog | LakeLog, missing: Iterable[Unseen]) -> None:
         """Notes unsearched offsets; for a log with ``.log.deleted`` files later, without what those hold."""
         if log.partition_dir in self._covered:
-            self._held += [(log, one) for one in missing]
+            self._held += [(log, range_) for range_ in missing]
         else:
             super()._note_unseen(log, missing)
 
@@ -274,7 +274,7 @@ class LogSearch(Searching):
             if not self.request.keys:
                 work = replace(self._work(pool, log), most=None, columns=columns)
                 found = self._read(pool, log.segments, work)
-                keys = distinct_keys(batch for one in found for batch in one.batches)
+                keys = distinct_keys(batch for result in found for batch in result.batches)
             known = LastOffsets(keys.to_pylist())
             scans: dict[Segment, list[SliceScan]] = defaultdict(list)
             later = Request([OneOf("key", keys)], keys=tuple(keys.to_pylist()))
@@ -349,7 +349,7 @@ class LogSearch(Searching):
         unread = [one for one, of_one in scans.items() if any(scan.report.problem for scan in of_one)]
         read = [(segment, scans[segment]) for segment in log.all_segments if segment not in unread]
         found = missing_of(read, [one.file_base_offset for one in unread]) if read else []
-        return [one for one in found if one.cause in request.causes]
+        return [result for result in found if result.cause in request.causes]
 
 
 def _folder_of(log: SegmentLog) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kafka_log_lake.pipelines.find.copies import COPY_COLUMNS, Copies, copy_columns
+from kafka_log_lake.pipelines.find.copies import COPY_COLUMNS, CopyLocator, copy_columns
 from kafka_log_lake.pipelines.find.logs import LakeLog, SegmentLog
 from kafka_log_lake.pipelines.find.request import Request
 from kafka_log_lake.pipelines.find.segment_search import COLUMNS
@@ -44,7 +44,7 @@ class Searching:
 
     request: Request
     registry: Registry | None = None
-    copies: Copies | None = None
+    copies: CopyLocator | None = None
     found: int = 0
     passed_over: int = 0
     segments: int = 0
@@ -96,6 +96,6 @@ class Searching:
                 self.unsearched.append(Unsearched(log.name, damage.detail, damage))
 
     def _note_unseen(self, log: SegmentLog | LakeLog, missing: Iterable[Unseen]) -> None:
-        for one in missing:
-            if self.request.may_hide(one.first, one.last):
-                self.unsearched.append(offsets_of(log.name, one))
+        for range_ in missing:
+            if self.request.may_hide(range_.first, range_.last):
+                self.unsearched.append(offsets_of(log.name, range_))

@@ -16,7 +16,6 @@ from kafka_log_lake.pipelines.find.request import Request
 from kafka_log_lake.pipelines.find.segment_search import COLUMNS, SegmentSearch
 from kafka_log_lake.pipelines.plan.headers import older, start_for
 from kafka_log_lake.pipelines.plan.slices import Slice
-from kafka_log_lake.pipelines.tasks.pool import is_ended
 from kafka_log_lake.pipelines.tasks.slice_scan import (
     DamageCollector,
     DamagedRange,
@@ -108,8 +107,6 @@ class SliceSearch:
         has_end = bool(request.offsets) and all(b.high is not None for b in request.offsets)
         collector, held, beyond = DamageCollector(result.scan, slice_.segment), 0, 0
         for group, matches in search:
-            if is_ended():
-                break
             collector.add(group)
             if matches is not None:
                 matches = decided(matches, request, self.transactions)

@@ -22,7 +22,7 @@ from kafka_log_lake.pipelines.cli.text_tables import Section, text_lines
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.engine.run_command import run_command
 from kafka_log_lake.pipelines.format_report import format_savings
-from kafka_log_lake.pipelines.format_report.format_savings import Report
+from kafka_log_lake.pipelines.format_report.format_savings import SavingsReport
 from kafka_log_lake.udfs.format.levels import CodecLevel
 
 _SHOWN = 30
@@ -66,7 +66,7 @@ _HEAD = (
 )
 
 
-def by_topic(report: Report) -> list[dict[str, Any]]:
+def by_topic(report: SavingsReport) -> list[dict[str, Any]]:
     """Returns the sums of each topic, the largest topic first."""
     with duckdb.connect(config={"threads": "2"}) as database:
         database.register("report", report.rows)
@@ -74,7 +74,7 @@ def by_topic(report: Report) -> list[dict[str, Any]]:
         return found
 
 
-def to_json(report: Report, seconds: float, currency: str) -> str:
+def to_json(report: SavingsReport, seconds: float, currency: str) -> str:
     """Returns what ``--json`` prints: one object on one line."""
     found = {
         "run_id": report.run_id,
@@ -88,7 +88,7 @@ def to_json(report: Report, seconds: float, currency: str) -> str:
     return json.dumps(found)
 
 
-def to_text(report: Report, seconds: float, currency: str) -> str:
+def to_text(report: SavingsReport, seconds: float, currency: str) -> str:
     """Returns the printed text: one line for each of the largest topics, and where the other rows are."""
     topics = by_topic(report)
     head = tuple(name.format(currency) for name in _HEAD)
@@ -135,7 +135,7 @@ def _money(cost: float) -> str:
     return "<0.01" if 0 < cost < 0.005 else f"{cost:,.2f}"
 
 
-def run(spark: SparkSession, settings: CostSettings) -> Report:
+def run(spark: SparkSession, settings: CostSettings) -> SavingsReport:
     """Computes the report and commits it, if the lake or the settings changed since the latest run."""
     return format_savings.run(SparkOnDemand(settings, given=spark), settings)
 

@@ -74,7 +74,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Report:
+class SavingsReport:
     """The result of a run. is_new: whether it was computed and written now. rows: with all columns."""
 
     lake: str
@@ -83,7 +83,7 @@ class Report:
     rows: pa.Table
 
 
-def run(on_demand: SparkOnDemand, settings: CostSettings) -> Report:
+def run(on_demand: SparkOnDemand, settings: CostSettings) -> SavingsReport:
     """Computes and commits the report, or reads the latest one if its inputs were the same.
 
     Raises a UserError if there is no lake, or nothing in it to report on.
@@ -98,7 +98,7 @@ def run(on_demand: SparkOnDemand, settings: CostSettings) -> Report:
     inputs = _inputs(ledger, settings)
     latest = _latest(address)
     if latest is not None and latest.column("inputs")[0].as_py() == inputs:
-        return Report(address, latest.column("run_id")[0].as_py(), False, latest)
+        return SavingsReport(address, latest.column("run_id")[0].as_py(), False, latest)
     began, run_id = datetime.now(UTC), uuid.uuid4().hex
     levels = parse_levels(settings.codec_levels)
     segments = numbered(ledger)
@@ -111,7 +111,7 @@ def run(on_demand: SparkOnDemand, settings: CostSettings) -> Report:
     rows = [shared | _with_costs(row, settings) for key in sorted(found) for row in rows_of(key, found[key])]
     table = pa.Table.from_pylist(rows, schema=FORMAT_SAVINGS.arrow_schema())
     add_rows(address, FORMAT_SAVINGS, table)
-    return Report(address, run_id, True, table)
+    return SavingsReport(address, run_id, True, table)
 
 
 def _ledger(segments: DeltaTable, settings: CostSettings) -> pa.Table:

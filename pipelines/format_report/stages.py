@@ -18,7 +18,7 @@ import pyarrow as pa
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.format.encode import PlainRecord, batch_records, messages
 from kafka_log_lake.udfs.format.levels import CodecLevel
-from kafka_log_lake.udfs.format.sizes import Records, Sizes, as_stored, batched, varint_size
+from kafka_log_lake.udfs.format.sizes import RecordSizes, Sizes, as_stored, batched, varint_size
 from kafka_log_lake.udfs.kernels.compress import compress
 from kafka_log_lake.udfs.spark.protocol import ArrowBatches, Stage, schema_of
 
@@ -57,7 +57,7 @@ LAYOUTS: dict[str, tuple[int, Encoder]] = {
 }
 
 
-class _Batching:
+class _BatchSizes:
     """Cuts the records of one segment and magic into batches, and adds up their sizes.
 
     records: of one batch; None for the batches on disk. Records of a batch that may go on wait for the rest.
@@ -66,9 +66,9 @@ class _Batching:
     def __init__(self, magic: int, records: int | None) -> None:
         self.records, self.total = records, Sizes()
         self._is_on_disk = records is None and magic == f.MAGIC_V2
-        self._waiting: Records | None = None
+        self._waiting: RecordSizes | None = None
 
-    def add(self, more: Records, is_last: bool) -> None:
+    def add(self, more: RecordSizes, is_last: bool) -> None:
         if self._is_on_disk:
             self.total.add(as_stored(more))
             return
@@ -84,18 +84,18 @@ def size_records(batches: ArrowBatches) -> ArrowBatches:
     """Yields rows of SIZES_DDL from rows of SIZED_COLUMNS."""
     rows = []
     for (segment, magic), parts in itertools.groupby(_runs(batches), lambda part: part[0]):
-        cuts = [_Batching(magic, records) for records in (None, *BATCHINGS)]
+        cuts = [_BatchSizes(magic, records) for records in (None, *BATCHINGS)]
         for _, records in parts:
             for cut in cuts:
                 cut.add(records, is_last=False)
-        empty = Records(*(np.empty(0, dtype=np.int64) for _ in range(5)))
+        empty = RecordSizes(*(np.empty(0, dtype=np.int64) for _ in range(5)))
         for cut in cuts:
             cut.add(empty, is_last=True)
             rows.append((segment, magic, cut.records, *astuple(cut.total)))
     yield _record_batch(rows, SIZES_DDL)
 
 
-def _runs(batches: ArrowBatches) -> Iterator[tuple[tuple[int, int], Records]]:
+def _runs(batches: ArrowBatches) -> Iterator[tuple[tuple[int, int], RecordSizes]]:
     """Yields ((segment, magic), records) for each run of rows with the same segment and magic."""
     for batch in batches:
         segment, magic = batch.column("segment").to_numpy(), batch.column("magic").to_numpy()
@@ -103,7 +103,7 @@ def _runs(batches: ArrowBatches) -> Iterator[tuple[tuple[int, int], Records]]:
         names = ("offset", "timestamp_ms", "content", "size_bytes", "batch_position")
         columns = {name: batch.column(name).to_numpy().astype(np.int64) for name in names}
         columns["content"] += _headers(batch.column("header_sizes"))
-        records = Records(*columns.values())
+        records = RecordSizes(*columns.values())
         for begin, end in itertools.pairwise([0, *changes.tolist(), batch.num_rows]):
             if begin < end:
                 yield (int(segment[begin]), int(magic[begin])), records.part(begin, end)
@@ -118,7 +118,7 @@ def _headers(sizes: pa.ListArray) -> np.ndarray:
 
 
 @dataclass
-class _Compressed:
+class _CompressedSums:
     """The sums of the sampled batches of one partition and magic, before and after compression."""
 
     batches: int = 0
@@ -139,14 +139,14 @@ def recompress(levels: Sequence[CodecLevel]) -> Stage:
     """Returns a callable that makes rows of COMPRESSED_DDL from rows of SAMPLED_COLUMNS."""
 
     def run(batches: ArrowBatches) -> ArrowBatches:
-        sums: dict[tuple[Any, ...], _Compressed] = {}
+        sums: dict[tuple[Any, ...], _CompressedSums] = {}
         for partition, records in _sampled(batches):
             for layout, (magic, encode) in LAYOUTS.items():
                 plain = encode(records)
                 for how in levels:
                     if how.allows(magic):
                         key = (*partition, layout, how.codec, how.level)
-                        sums.setdefault(key, _Compressed()).add(plain, how)
+                        sums.setdefault(key, _CompressedSums()).add(plain, how)
         yield _record_batch([(*key, *astuple(total)) for key, total in sums.items()], COMPRESSED_DDL)
 
     return run

@@ -32,8 +32,8 @@ from kafka_log_lake.pipelines.inspect_batch.other_batches import (
 )
 from kafka_log_lake.pipelines.inspect_batch.place import BatchPlace, DamagedBatch, Neighbour, header_of, read
 from kafka_log_lake.pipelines.inspect_batch.records import (
-    Batch,
-    Records,
+    BatchHeader,
+    RecordFields,
     Shown,
     read_inner,
     read_message_body,
@@ -50,6 +50,7 @@ from kafka_log_lake.udfs.decoder.decoded import Range
 from kafka_log_lake.udfs.decoder.segment_decoder import MAX_BATCH_UNCOMPRESSED, SegmentDecoder
 from kafka_log_lake.udfs.format import faults
 from kafka_log_lake.udfs.format import layout as f
+from kafka_log_lake.udfs.format.plain_header import why_no_batch
 from kafka_log_lake.udfs.format.plain_reader import wrong_count, wrong_wrapper_offset
 from kafka_log_lake.udfs.kernels import framing
 from kafka_log_lake.udfs.kernels.codecs import Scratch, expand
@@ -125,7 +126,7 @@ def inspect(
     if not is_whole:
         is_cut = size > 0 or size == framing.TOO_SHORT
         found.status = "tail" if taken == room and (is_cut or not damage.data.any()) else "damaged"
-        found.problem = _why_not_whole(is_cut, size, room, head)
+        found.problem = _why_not_whole(is_cut, size, head.tobytes(), position, room, taken)
     if found.status in ("corrupt", "damaged", "tail"):
         found.causes = causes_of(damage, lambda batch: readable(batch, limit)[0] > 0)
     elif is_whole:
@@ -138,12 +139,13 @@ def inspect(
     return found
 
 
-def _why_not_whole(is_cut: bool, size: int, room: int, head: np.ndarray) -> str:
-    if is_cut:
-        return faults.cut_text(size, room)
-    if not head.any():
+def _why_not_whole(is_cut: bool, size: int, head: bytes, position: int, room: int, taken: int) -> str:
+    """Returns the problem in words. taken: bytes up to where the log continues; ``room``: it does not."""
+    if is_cut and taken == room:
+        return f"{faults.cut_text(size, room)}, at {position}"
+    if not any(head):
         return "no batch begins here: zeros"
-    return "no batch begins here: see the fields that are marked"
+    return why_no_batch(head, position, room, taken).detail
 
 
 def _of_whole(found: Inspection, content: np.ndarray, computed: int | None, shown: Shown, limit: int) -> int:
@@ -169,15 +171,15 @@ def _of_whole(found: Inspection, content: np.ndarray, computed: int | None, show
     return records.count
 
 
-def _records(found: Inspection, content: np.ndarray, e: np.void, shown: Shown, limit: int) -> Records:
+def _records(found: Inspection, content: np.ndarray, e: np.void, shown: Shown, limit: int) -> RecordFields:
     raw, position = content.tobytes(), found.position
     if found.magic == f.MAGIC_V2:
         data, base, place = raw[f.V2_HEADER_SIZE :], position + f.V2_HEADER_SIZE, FILE
         if e["codec"] != f.CODEC_NONE:
             if _expanded(found, e, f.V2_HEADER_SIZE, data, limit) is None:
-                return Records()
+                return RecordFields()
             data, base, place = found.payload or b"", 0, PAYLOAD
-        batch = Batch(
+        batch = BatchHeader(
             int(e["base_offset"]),
             int(e["base_timestamp"]),
             int(e["count"]),
@@ -192,7 +194,7 @@ def _records(found: Inspection, content: np.ndarray, e: np.void, shown: Shown, l
     found.fields += [one for one in own.fields if one.name != "value"]  # which is the payload
     value = message.field("value")
     if _expanded(found, e, value.at, value.value, limit) is None:
-        return Records()
+        return RecordFields()
     inner = read_inner(found.payload or b"", shown)
     if (wrong := wrong_wrapper_offset(found.payload or b"", inner.last, message)) is not None:
         mark(found.fields, wrong, position, FILE)

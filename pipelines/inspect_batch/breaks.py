@@ -76,10 +76,10 @@ def break_of_message(data: bytes, whole: int) -> Break | None:
     whole: bytes of the message. data: as many of them as there are.
     """
     message = read_message(data, 0, whole)
-    lengths = [one for one in message.fields if one.name in ("keyLength", "valueLength")]
-    for one in lengths:
-        if one.value < f.NULL_LENGTH or one.at + one.size > len(data):
-            return Break(one.at, whole)
+    lengths = [field for field in message.fields if field.name in ("keyLength", "valueLength")]
+    for field in lengths:
+        if field.value < f.NULL_LENGTH or field.at + field.size > len(data):
+            return Break(field.at, whole)
     if message.wrong is not None:
         return Break(message.wrong.at, whole)
     return Break(lengths[-1].at, whole) if message.fields[-1].name == "surplus" else None

@@ -31,7 +31,7 @@ _COLUMNS = ("position", "bytes", "field", "value", "meaning")
 
 
 @dataclass
-class _Segment:
+class _SegmentNode:
     """A segment in the tree. left: its batches that are not in the tree yet."""
 
     path: str
@@ -39,7 +39,7 @@ class _Segment:
     left: Iterator[Stretch] = field(default_factory=lambda: iter(()))
 
 
-class _Batch(NamedTuple):
+class _BatchNode(NamedTuple):
     """A batch, or a damaged range, in the tree."""
 
     locator: Locator
@@ -86,7 +86,7 @@ class Browser(App[None]):
         super().__init__()
         self._path, self._limit = path, limit
         self._logs = _logs_of(path, include_deleted)
-        self._batch: _Batch | None = None
+        self._batch: _BatchNode | None = None
         self._opened: list[Locator] = []
         self._first = 0  # of the records that are shown
         self.found: Inspection | None = None
@@ -118,24 +118,24 @@ class Browser(App[None]):
                 node.add(Text(printable(name)), under)
         elif isinstance(node.data, list):
             for path in node.data:
-                node.add(Text(printable(os.path.basename(path))), _Segment(path))
-        elif isinstance(node.data, _Segment):
+                node.add(Text(printable(os.path.basename(path))), _SegmentNode(path))
+        elif isinstance(node.data, _SegmentNode):
             self._add_batches(node)
 
     def _add_batches(self, node: TreeNode[Any]) -> None:
         """Adds the next batches of a segment to its node."""
-        segment = cast("_Segment", node.data)
+        segment = cast("_SegmentNode", node.data)
         try:
             if segment.locator is None:
                 segment.locator = Locator(segment.path)
                 segment.left = segment.locator.stretches()
                 self._opened.append(segment.locator)
-            batches = [_Batch(segment.locator, one) for one in islice(segment.left, _BATCHES)]
+            batches = [_BatchNode(segment.locator, one) for one in islice(segment.left, _BATCHES)]
         except (OSError, SourceError) as error:
             self._say(Text(printable(str(error)), "red"))
             return
-        for one in batches:
-            node.add_leaf(one.label, one)
+        for batch in batches:
+            node.add_leaf(batch.label, batch)
         if len(batches) == _BATCHES:
             node.add_leaf(Text("more", "bold"), None)
 
@@ -146,7 +146,7 @@ class Browser(App[None]):
             self._add_batches(segment)
 
     def on_tree_node_highlighted(self, event: Tree.NodeHighlighted[Any]) -> None:
-        if isinstance(event.node.data, _Batch):
+        if isinstance(event.node.data, _BatchNode):
             self._batch, self._first = event.node.data, 0
             self._show()
 
@@ -155,7 +155,7 @@ class Browser(App[None]):
         tree = self.query_one(Tree)
         for line in range(tree.cursor_line + 1, tree.last_line + 1):
             node = tree.get_node_at_line(line)
-            if node is not None and isinstance(node.data, _Batch) and not node.data.is_sound:
+            if node is not None and isinstance(node.data, _BatchNode) and not node.data.is_sound:
                 tree.move_cursor(node)
                 return
         self.notify("no damage below in what is open")
@@ -228,7 +228,7 @@ def _logs_of(path: str, include_deleted: bool) -> Any:
     Raises a UserError where there is no segment.
     """
     if os.path.isfile(path):
-        return _Segment(path)
+        return _SegmentNode(path)
     listing = list_segments((path,), include_deleted=include_deleted)
     if not listing.segments.num_rows:
         raise no_segments_error((path,), listing)

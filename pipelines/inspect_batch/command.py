@@ -70,7 +70,7 @@ def _inspect(settings: Settings, file: str, options: dict[str, Any]) -> None:
         elif offset is not None:
             place = locator.at_offset(offset)
         else:
-            place = locator.first_damage()
+            place = locator.first_damage(settings.max_batch_uncompressed)
 
         def shown(number: int, at: int) -> bool:
             return number < options["records"] or at == offset

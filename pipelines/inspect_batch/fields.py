@@ -92,9 +92,9 @@ def mark(fields: list[InspectedField], wrong: Wrong, base: int, place: str, size
     base: position of the data in the segment, 0 for a payload.
     """
     at, problem = base + wrong.at, wrong.text.removeprefix(f"{wrong.name}: ")
-    for i, one in enumerate(fields):
-        if (one.name, one.at) == (wrong.name, at):
-            fields[i] = replace(one, problem=problem)
+    for i, field in enumerate(fields):
+        if (field.name, field.at) == (wrong.name, at):
+            fields[i] = replace(field, problem=problem)
             return
     fields.append(InspectedField(wrong.name, at, size, "", "", 2, place, problem))
 
@@ -138,15 +138,15 @@ def body_fields(
     base: position of the data in the segment, 0 for a payload. computed: the checksum, None where it is not
     known. level: as of ``InspectedField``; above 0 for a message in a wrapper.
     """
-    stored = {one.name: one.value for one in fields}
+    stored = {field.name: field.value for field in fields}
     meaning = _meaning_of_batch if "baseOffset" in stored else _meaning_of_message
     found = []
-    for one in fields:
-        value, words = None, meaning(one, stored, base, level)
-        if one.name == "crc":
-            value, words = f"{one.value:#010x}", words + _verdict(one.value, computed)
-        shown = inspected(one, base, place, level, words, value)
-        if one.name == "baseTimestamp" and stored["attributes"] & f.DELETE_HORIZON_MASK:
+    for field in fields:
+        value, words = None, meaning(field, stored, base, level)
+        if field.name == "crc":
+            value, words = f"{field.value:#010x}", words + _verdict(field.value, computed)
+        shown = inspected(field, base, place, level, words, value)
+        if field.name == "baseTimestamp" and stored["attributes"] & f.DELETE_HORIZON_MASK:
             shown = replace(shown, name="deleteHorizonMs")
         found.append(shown)
     return found

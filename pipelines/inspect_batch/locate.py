@@ -19,7 +19,9 @@ from kafka_log_lake.pipelines.listing.naming import (
     parse_file,
 )
 from kafka_log_lake.pipelines.plan.headers import Header, headers
+from kafka_log_lake.udfs.decoder.decoded import Range
 from kafka_log_lake.udfs.decoder.resync import LastOffset, Resynchronizer
+from kafka_log_lake.udfs.decoder.segment_decoder import MAX_BATCH_UNCOMPRESSED, SegmentDecoder
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX, file_name, leading_offset
 from kafka_log_lake.udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE, MOST_BYTES, leader_epochs
@@ -79,11 +81,11 @@ class Locator:
         if not 0 <= position < self.length:
             have = f"it has {self.length} bytes, from 0 to {self.length - 1}"
             raise UserError(f"position {position} is outside the file: {have}")
-        for one in self.stretches():
-            if one.position == position:
-                return self.place(one)
-            if one.position < position < one.end:
-                return self._inside(one, position)
+        for stretch in self.stretches():
+            if stretch.position == position:
+                return self.place(stretch)
+            if stretch.position < position < stretch.end:
+                return self._inside(stretch, position)
         raise UserError(f"no batch is at position {position}")
 
     def _inside(self, one: Stretch, position: int) -> BatchPlace:
@@ -104,12 +106,12 @@ class Locator:
     def at_offset(self, offset: int) -> BatchPlace:
         """Returns the place of the batch with an offset. Raises a UserError where there is none."""
         lowest, highest, are_rising = 2**63, -(2**63) - 1, True
-        for one in self.stretches():
-            if one.header is None:
+        for stretch in self.stretches():
+            if stretch.header is None:
                 continue
-            low, high = self._offsets(one.header)
+            low, high = self._offsets(stretch.header)
             if low <= offset <= high:
-                return self.place(one)
+                return self.place(stretch)
             are_rising &= low > highest
             lowest, highest = min(low, lowest), max(high, highest)
         if lowest == 2**63:
@@ -120,19 +122,38 @@ class Locator:
             + ("" if are_rising else ", which do not rise: scan shows a wrong base offset")
         )
 
-    def first_damage(self) -> BatchPlace:
-        """Returns the first batch, or range, that is not sound; the first batch where all are sound."""
-        first: Stretch | None = None
-        for one in self.stretches():
-            if one == Stretch(0, self.length, None, None) and not self.path.endswith(_OF_BATCHES):
-                why = "no record batch is in it, and its name does not end in .log"
-                raise UserError(f"{self.path} is not a segment: {why}")
-            if one.header is None or not self.is_sound(one.header):
-                return self.place(one)
-            first = first or one
+    def first_damage(self, max_batch_uncompressed: int = MAX_BATCH_UNCOMPRESSED) -> BatchPlace:
+        """Returns the first damage that decode finds; the first batch where there is none.
+
+        max_batch_uncompressed: bytes; a batch that is larger once expanded is damage, as for decode.
+        """
+        first = next(self.stretches(), None)
         if first is None:
             raise UserError(f"{self.path} is empty: it has no batch")
-        return self.place(first)
+        if first == Stretch(0, self.length, None, None) and not self.path.endswith(_OF_BATCHES):
+            why = "no record batch is in it, and its name does not end in .log"
+            raise UserError(f"{self.path} is not a segment: {why}")
+        at = self._first_damage(max_batch_uncompressed)
+        return self.place(
+            next((stretch for stretch in self.stretches() if stretch.position <= at < stretch.end), first)
+        )
+
+    def _first_damage(self, max_batch_uncompressed: int) -> int:
+        """Returns the position of the first damage, or of the tail, that decode finds; -1 for none."""
+        segment = Range(
+            self.length, has_successor=True, file_base_offset=self.base if self.base >= 0 else None
+        )
+        decoder = SegmentDecoder(
+            self.source,
+            segment,
+            max_batch_uncompressed=max_batch_uncompressed,
+            columns=(),
+            content_crc=False,
+        )
+        for group in decoder:
+            if group.damages:
+                return min(damage.position for damage in group.damages)
+        return self.length - decoder.totals.tail_bytes if decoder.totals.tail_bytes else -1
 
     def _offsets(self, header: Header) -> tuple[int, int]:
         """Returns a batch's first and last offset; -(1 << 62) as the first of a wrapper, which lacks it."""

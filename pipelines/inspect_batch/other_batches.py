@@ -107,7 +107,7 @@ def _header_agrees(content: bytes, at: int) -> bool:
     if not 0 <= integer(content, at, 8) < _MOST_OFFSET:
         return False
     header = read_header(content[at : at + f.V2_HEADER_SIZE], _MOST_BYTES, None, f.MAGIC_V2)
-    value = {one.name: one.value for one in header.fields}
+    value = {field.name: field.value for field in header.fields}
     return bool(
         len(header.fields) == len(HEADERS[f.MAGIC_V2])
         and value["magic"] == f.MAGIC_V2
@@ -191,9 +191,12 @@ def _is_size_plausible(damage: DamagedBatch, size: int, present: int) -> bool:
     if e["magic"] != f.MAGIC_V2:
         return True
     near = [
-        (one.size - f.V2_HEADER_SIZE) / (one.last_offset - one.base_offset + 1)
-        for one in (damage.place.before, damage.place.after)
-        if one is not None and one.is_sound and one.magic == f.MAGIC_V2 and one.last_offset >= one.base_offset
+        (neighbour.size - f.V2_HEADER_SIZE) / (neighbour.last_offset - neighbour.base_offset + 1)
+        for neighbour in (damage.place.before, damage.place.after)
+        if neighbour is not None
+        and neighbour.is_sound
+        and neighbour.magic == f.MAGIC_V2
+        and neighbour.last_offset >= neighbour.base_offset
     ]
     count = max(1, int(e["count"]))
     if e["codec"] != f.CODEC_NONE or present <= f.V2_HEADER_SIZE:

@@ -76,16 +76,16 @@ def _mended(found: Inspection) -> str:
     """Lists the records with the first cause undone, apart from those that are stored."""
     if not found.mended_records:
         return ""
-    items = "".join(f"<li>{html_text(as_text(one))}</li>" for one in found.mended_records)
+    items = "".join(f"<li>{html_text(as_text(record))}</li>" for record in found.mended_records)
     return f"<details><summary>{html_text(mended_title(found))}</summary><ul>{items}</ul></details>"
 
 
 def _spans(fields: list[InspectedField]) -> list[tuple[int, int]]:
     """Returns for each field (first, last) index of the fields in it: of a record all of its fields."""
     found = []
-    for i, one in enumerate(fields):
+    for i, field in enumerate(fields):
         last = i
-        if one.level == 1:
+        if field.level == 1:
             while last + 1 < len(fields) and fields[last + 1].level > 1:
                 last += 1
         found.append((i, last))
@@ -94,11 +94,11 @@ def _spans(fields: list[InspectedField]) -> list[tuple[int, int]]:
 
 def _rows(found: Inspection, fields: list[InspectedField], spans: list[tuple[int, int]]) -> Iterator[str]:
     place = FILE
-    for i, one in enumerate(fields):
-        if one.place != place:
-            place = one.place
+    for i, field in enumerate(fields):
+        if field.place != place:
+            place = field.place
             yield f'<tr class="place"><th colspan="6">{_PAYLOAD}; positions count from its start</th></tr>\n'
-        yield _row(found, i, one, spans[i])
+        yield _row(found, i, field, spans[i])
 
 
 def _row(found: Inspection, i: int, one: InspectedField, span: tuple[int, int]) -> str:
@@ -119,9 +119,9 @@ def _owners(found: Inspection, fields: list[InspectedField], place: str) -> list
     base = found.position if place == FILE else 0
     size = min(len(found.content if place == FILE else found.payload or b""), _MOST_BYTES)
     owners = [-1] * size
-    for i, one in enumerate(fields):
-        if one.place == place and one.level != 1:
-            for at in range(max(0, one.at - base), min(size, one.at - base + one.size)):
+    for i, field in enumerate(fields):
+        if field.place == place and field.level != 1:
+            for at in range(max(0, field.at - base), min(size, field.at - base + field.size)):
                 owners[at] = i
     return owners
 

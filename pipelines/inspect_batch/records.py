@@ -28,7 +28,7 @@ _IN_FIELDS = (faults.INNER_CRC_MISMATCH, faults.INNER_COMPRESSED)  # of a messag
 
 
 @dataclass
-class Records:
+class RecordFields:
     """The fields of records that were read.
 
     fields: of the records that are shown, and of the one at fault, which is marked. count: records that can
@@ -42,7 +42,7 @@ class Records:
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchHeader:
     """The fields of a batch's header that reading its records needs."""
 
     base_offset: int
@@ -51,9 +51,9 @@ class Batch:
     is_control: bool
 
 
-def read_records(payload: bytes, base: int, place: str, batch: Batch, shown: Shown) -> Records:
+def read_records(payload: bytes, base: int, place: str, batch: BatchHeader, shown: Shown) -> RecordFields:
     """Reads the records of magic 2 in ``payload``. base: position of its begin, in what ``place`` names."""
-    found = Records()
+    found = RecordFields()
     if batch.count < 0:
         return found
     for number, record in enumerate(plain.read_records(payload, 0, len(payload), batch.count)):
@@ -71,7 +71,7 @@ def read_records(payload: bytes, base: int, place: str, batch: Batch, shown: Sho
     return found
 
 
-def _record(record: Stored, number: int, base: int, place: str, batch: Batch) -> list[InspectedField]:
+def _record(record: Stored, number: int, base: int, place: str, batch: BatchHeader) -> list[InspectedField]:
     """Returns the fields of a record, after a title if it can be read."""
     found: list[InspectedField] = []
     if record.wrong is None:
@@ -90,7 +90,7 @@ def _record(record: Stored, number: int, base: int, place: str, batch: Batch) ->
     return found
 
 
-def _meaning(one: Field, batch: Batch) -> str:
+def _meaning(one: Field, batch: BatchHeader) -> str:
     match one.name:
         case "length":
             return "of the record's body"
@@ -121,9 +121,9 @@ def _control_type(record: Stored, base: int, place: str) -> list[InspectedField]
 # Messages of magic 0 and 1
 
 
-def read_message_body(data: bytes, position: int, is_wrapper: bool) -> tuple[Records, Stored]:
+def read_message_body(data: bytes, position: int, is_wrapper: bool) -> tuple[RecordFields, Stored]:
     """Reads key and value of the message ``data``, which begins at ``position``; returns also all of it."""
-    message, found = plain.read_message(data, 0, len(data)), Records(count=1)
+    message, found = plain.read_message(data, 0, len(data)), RecordFields(count=1)
     head = f.V0_KEY_LENGTH_POS if data[f.MAGIC_POS] == f.MAGIC_V0 else f.V1_KEY_LENGTH_POS
     found.fields = body_fields([one for one in message.fields if one.at >= head], position, FILE, 0)
     wrong = plain.wrong_wrapper(message) if is_wrapper else message.wrong
@@ -133,9 +133,9 @@ def read_message_body(data: bytes, position: int, is_wrapper: bool) -> tuple[Rec
     return found, message
 
 
-def read_inner(payload: bytes, shown: Shown) -> Records:
+def read_inner(payload: bytes, shown: Shown) -> RecordFields:
     """Reads the messages in the expanded value of a wrapper."""
-    found = Records()
+    found = RecordFields()
     for number, message in enumerate(plain.read_inner_messages(payload, 0, len(payload))):
         body = payload[message.begin : message.end]
         offset = int.from_bytes(body[:8], "big", signed=True)

@@ -38,17 +38,17 @@ def lines(path: str, found: Inspection) -> Iterator[Text]:
     names = ("position", "length", "bytes", "field", "value")
     yield Text("  ".join(map(aligned, names, _WIDTHS)) + "  meaning", "bold")
     place = FILE
-    for one in found.fields:
-        if one.place != place:
-            place = one.place
+    for field in found.fields:
+        if field.place != place:
+            place = field.place
             yield from _payload(found)
-        yield _line(found, one)
+        yield _line(found, field)
     if found.left_out:
         yield Text(f"{counted_noun(found.left_out, 'more record')} not shown (--records N shows N)", "dim")
     if found.mended_records:
         yield Text("")
         yield Text(mended_title(found), "bold")
-        yield from (Text(printable(as_text(one))) for one in found.mended_records)
+        yield from (Text(printable(as_text(record))) for record in found.mended_records)
 
 
 def mended_title(found: Inspection) -> str:
@@ -176,21 +176,21 @@ def to_json(path: str, found: Inspection) -> dict[str, Any]:
             for cause in found.causes
         ],
         "records_once_mended": found.mended if found.mended >= 0 else None,
-        "mended_records": [as_json(one) for one in found.mended_records],
+        "mended_records": [as_json(record) for record in found.mended_records],
         "before": found.before._asdict() if found.before else None,
         "after": found.after._asdict() if found.after else None,
         "fields": [
             {
-                "name": one.name,
-                "place": one.place,
-                "position": one.at,
-                "size_bytes": one.size,
-                "bytes": raw_bytes(found, one).hex(),
-                "value": one.value,
-                "meaning": one.meaning,
-                "level": one.level,
-                "problem": one.problem or None,
+                "name": field.name,
+                "place": field.place,
+                "position": field.at,
+                "size_bytes": field.size,
+                "bytes": raw_bytes(found, field).hex(),
+                "value": field.value,
+                "meaning": field.meaning,
+                "level": field.level,
+                "problem": field.problem or None,
             }
-            for one in found.fields
+            for field in found.fields
         ],
     }

@@ -141,9 +141,9 @@ def _longest(kind: re.Pattern[bytes], data: bytes) -> tuple[int, int]:
 def _most(kind: re.Pattern[bytes], damage: DamagedBatch, besides: int) -> int:
     """Returns the most bytes of a run in the batch, except the one at ``besides``, or in its neighbours."""
     runs = [run for run in _runs(kind, damage.wrong) if run[0] != besides]
-    for one in (damage.place.before, damage.place.after):
-        if one is not None and one.is_sound:
-            content = read(damage.source, one.position, min(one.size, _MOST_COMPARED)).tobytes()
+    for neighbour in (damage.place.before, damage.place.after):
+        if neighbour is not None and neighbour.is_sound:
+            content = read(damage.source, neighbour.position, min(neighbour.size, _MOST_COMPARED)).tobytes()
             runs.append(_longest(kind, content))
     return max((end - begin for begin, end in runs), default=0)
 
@@ -151,10 +151,12 @@ def _most(kind: re.Pattern[bytes], damage: DamagedBatch, besides: int) -> int:
 def file_of_another_kind(damage: DamagedBatch) -> Cause | None:
     """Finds the begin of a file of another kind, at the begin of a page of the disk."""
     content, position = damage.wrong, damage.position
-    near = [one.position for one in (damage.place.before, damage.place.after) if one is not None]
+    near = [
+        neighbour.position for neighbour in (damage.place.before, damage.place.after) if neighbour is not None
+    ]
     heads = [read(damage.source, at, f.V2_HEADER_SIZE + len(_GZIP)).tobytes() for at in near]
     # payloads of gzip may begin at a page, of a batch too whose header moved or can't be read
-    is_gzip = damage.header["codec"] == f.CODEC_GZIP or any(one.endswith(_GZIP) for one in heads)
+    is_gzip = damage.header["codec"] == f.CODEC_GZIP or any(head.endswith(_GZIP) for head in heads)
     for page in _PAGES[1:]:
         for place in range(-(-position // page) * page, position + len(content), page):
             at = place - position

@@ -55,7 +55,7 @@ from kafka_log_lake.udfs.arrow.parquet_sink import Codec, DataFile, Folders
 from kafka_log_lake.udfs.arrow.rewriting import SAME, Rewrite, rewrite, write_rows
 from kafka_log_lake.udfs.format import schema
 from kafka_log_lake.udfs.format.schema import Table
-from kafka_log_lake.udfs.spark.protocol import FILE, REPORT_DDL, REWRITE_SCHEMA
+from kafka_log_lake.udfs.spark.protocol import FILE, REWRITE_SCHEMA
 from kafka_log_lake.udfs.spark.stages import stage
 
 DECODED = (schema.RECORDS, schema.BATCHES, schema.QUARANTINE)
@@ -294,7 +294,7 @@ class CommittedTables:
         columns = [list(range(len(tasks))), [task.to_json() for task in tasks]]
         rows = pa.table(columns, schema=REWRITE_SCHEMA)
         parts = [rows.slice(at, 1) for at in range(rows.num_rows)]
-        done = self._on_demand.run_stage(partial(stage, "rewrite_files", options), parts, REPORT_DDL)
+        done = self._on_demand.run_stage(partial(stage, "rewrite_files", options), parts)
         by_number = {number: rest for number, *rest in zip(*done.to_pydict().values(), strict=True)}
         results = [by_number[number] for number in range(len(tasks))]
         return [DataFile.from_json(payload) if kind == FILE else kind for kind, payload in results]

@@ -122,8 +122,8 @@ class ClusterState:
             self._open = None
         elif name == "EndTransactionRecord":
             done, self._open = self._open or [], None
-            for one in done:
-                self._apply(*one)
+            for change in done:
+                self._apply(*change)
         elif self._open is not None and value is not None:
             self._open.append((name, value))
         else:

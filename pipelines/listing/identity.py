@@ -40,7 +40,7 @@ def read_identity(log_dir: str, refused: list[str] | None = None) -> Identity:
     node = str(said.get("node.id", said.get("broker.id", "")))
     node_id = int(node) if re.fullmatch(r"[0-9]{1,9}", node) else None
     ids = (said.get(name, "") for name in ("cluster.id", "directory.id"))
-    cluster, directory = (one if _ID.fullmatch(one) else None for one in ids)
+    cluster, directory = (id_ if _ID.fullmatch(id_) else None for id_ in ids)
     return Identity(cluster, node_id, directory)
 
 

@@ -82,13 +82,13 @@ def passed_files(folder: Folder, place: PartitionFolder, files: Iterable[File]) 
 def passed_over_texts(passed: Iterable[PassedOver]) -> list[str]:
     """Describes in words what was passed over and has bytes: reason, size and logs, one text a reason."""
     by_reason: dict[str, list[PassedOver]] = defaultdict(list)
-    for one in passed:
-        if one.bytes:
-            by_reason[one.reason].append(one)
+    for file in passed:
+        if file.bytes:
+            by_reason[file.reason].append(file)
     texts = []
     for reason, some in sorted(by_reason.items()):
-        size = size_text(sum(one.bytes for one in some))
-        names = first_names(sorted({f"{one.topic}-{one.partition}" for one in some}), 3)
+        size = size_text(sum(file.bytes for file in some))
+        names = first_names(sorted({f"{file.topic}-{file.partition}" for file in some}), 3)
         kind = counted_noun(len(some), f"{DELETED_SUFFIX} file")
         if counts_folders(reason):
             kind = f"{counted_noun(len(some), 'folder')} ending {reason.rpartition(' ')[2]}"

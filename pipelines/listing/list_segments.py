@@ -115,7 +115,7 @@ def list_segments(
         scheme = job_scheme(on_demand)
     resolved = resolve(sources, scheme)
     listing = Listing()
-    rows = Rows()
+    rows = ListingRows()
     suffixes: tuple[str, ...] = _ALONE if read_end is None else _WITH_SWAPS
     folders: Iterable[Folder] = local_folders(
         resolved.folders, resolved.files, follow_symlinks, suffixes, listing
@@ -166,7 +166,7 @@ def _check_one_folder(folders: Iterable[Folder]) -> None:
         )
 
 
-class Rows:
+class ListingRows:
     """Rows of LISTING_SCHEMA, converted to Arrow in batches: Python objects take ten times the memory."""
 
     def __init__(self) -> None:
@@ -227,7 +227,7 @@ def _add_folder(
     read_end: ReadEnd | None,
     include_deleted: bool | None,
     listing: Listing,
-    rows: Rows,
+    rows: ListingRows,
 ) -> None:
     """Adds the segments of a folder to ``rows``, or counts in ``listing`` why they are skipped."""
     done = Completed(segments_alone(folder.files))

@@ -145,7 +145,7 @@ class WitnessFiles:
         return replace(
             witnesses,
             remote=tuple(sorted(ranges)),
-            has_all_remote=all(one.is_whole for one in known),
+            has_all_remote=all(ranges_of_log.is_whole for ranges_of_log in known),
             # a log of which they name nothing may have moved nothing yet
             is_tiered=True if ranges else witnesses.is_tiered,
         )
@@ -211,7 +211,7 @@ def _witnesses(folder: str, names: Sequence[str], follow: bool) -> Witnesses:
         elif suffix in LEFT_BEHIND:
             kind = suffix.rpartition(".")[2]
             aside.append(Leftover(os.path.join(folder, name), kind, base, _length(folder, name)))
-    swaps = {one.base for one in aside if one.kind == "swap"}
+    swaps = {left.base for left in aside if left.kind == "swap"}
     epochs, problems = (
         _epochs(os.path.join(folder, LEADER_EPOCH_FILE), follow) if LEADER_EPOCH_FILE in names else (None, ())
     )

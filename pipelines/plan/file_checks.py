@@ -14,7 +14,7 @@ from kafka_log_lake.pipelines.listing import hadoop, stores
 from kafka_log_lake.pipelines.listing.uris import local_path
 from kafka_log_lake.pipelines.plan.segment_actions import are_untouched
 from kafka_log_lake.udfs.storage import fingerprint
-from kafka_log_lake.udfs.storage.fingerprint import CHECKED_DDL, FileMatch
+from kafka_log_lake.udfs.storage.fingerprint import FileMatch
 from kafka_log_lake.udfs.storage.store import is_object_store, is_of_fsspec, worker_opens
 
 _SAME_MOMENT_US = 60_000_000  # clocks of store and driver may differ by this much
@@ -70,7 +70,7 @@ def check(on_demand: SparkOnDemand, to_check: pa.Table) -> list[FileMatch]:
             )
     else:
         parts = [rows.slice(begin, _CHECKED_HERE) for begin in range(0, rows.num_rows, _CHECKED_HERE)]
-        done = on_demand.run_stage(fingerprint.check_stage, parts, CHECKED_DDL)
+        done = on_demand.run_stage(fingerprint.check_stage, parts)
         place = pc.index_in(rows.column("segment"), value_set=done.column("segment"))
         found = done.column("marks").take(place).to_pylist()
     marks = map(FileMatch, found)

@@ -14,7 +14,7 @@ import vl_convert
 from markupsafe import Markup, escape
 
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable
-from kafka_log_lake.pipelines.quality_report.facts import Report
+from kafka_log_lake.pipelines.quality_report.facts import QualityReport
 
 SHOWN = 15  # bars of a chart, rows of its table
 _POINTS = 500
@@ -111,7 +111,7 @@ def _bars(label: str, rows: Sequence[Row], value: dict[str, Any], kinds: Sequenc
     return _draw(label, rows, {"mark": "bar", "encoding": encoding, **more})
 
 
-def partitions(report: Report) -> Chart | None:
+def partitions(report: QualityReport) -> Chart | None:
     """Draws the shares of sound, damaged and tail bytes of the worst partitions; None without any byte."""
     rows: list[Row] = []
     for found in report.partitions[:SHOWN]:
@@ -129,7 +129,7 @@ def partitions(report: Report) -> Chart | None:
     return _bars(label, rows, x, ("sound", "damaged", "tail"))
 
 
-def failures(report: Report) -> Chart | None:
+def failures(report: QualityReport) -> Chart | None:
     """Draws a point for each batch with a wrong checksum: its position against its time; None without any."""
     timed = [found for found in report.failures if found.at_ms is not None][:_POINTS]
     if not timed:
@@ -146,17 +146,17 @@ def failures(report: Report) -> Chart | None:
     return _draw(label, rows, {"mark": mark, "encoding": encoding, "height": 220})
 
 
-def formats(report: Report) -> Chart | None:
+def formats(report: QualityReport) -> Chart | None:
     """Draws the bytes of each message format, by codec; None without batches."""
     rows: list[Row] = [
         {
-            "place": f"magic {one.magic}",
-            "kind": one.codec,
-            "value": one.bytes,
-            "order": _CODECS.index(one.codec),
+            "place": f"magic {format_count.magic}",
+            "kind": format_count.codec,
+            "value": format_count.bytes,
+            "order": _CODECS.index(format_count.codec),
         }
-        for one in report.formats
-        if one.codec in _CODECS
+        for format_count in report.formats
+        if format_count.codec in _CODECS
     ]
     if not rows:
         return None
@@ -164,7 +164,7 @@ def formats(report: Report) -> Chart | None:
     return _bars(label, rows, _number("bytes on disk"), _CODECS, height={"step": 34})
 
 
-def compression(report: Report) -> Chart | None:
+def compression(report: QualityReport) -> Chart | None:
     """Draws the compression ratios of the topics with most bytes; None where nothing is compressed."""
     packed = [found for found in report.compression if found.codec != "none" and found.ratio is not None]
     rows: list[Row] = [
@@ -188,7 +188,7 @@ def compression(report: Report) -> Chart | None:
     return _draw(label, rows, {"mark": mark, "encoding": encoding})
 
 
-def trend(report: Report) -> Chart | None:
+def trend(report: QualityReport) -> Chart | None:
     """Draws the number of failed checks by run; None where there is only one run."""
     if len(report.runs) < 2:
         return None

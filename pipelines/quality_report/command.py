@@ -25,7 +25,7 @@ from kafka_log_lake.pipelines.lake.create import add_rows
 from kafka_log_lake.pipelines.lake.published import published_tables
 from kafka_log_lake.pipelines.quality_report import facts, metrics, render, words
 from kafka_log_lake.pipelines.quality_report.check import ERROR, NONE, WARNING, with_thresholds
-from kafka_log_lake.pipelines.quality_report.facts import Report
+from kafka_log_lake.pipelines.quality_report.facts import QualityReport
 from kafka_log_lake.pipelines.quality_report.render import with_batch_pages
 from kafka_log_lake.udfs.format.report_tables import QUALITY_METRICS
 
@@ -33,10 +33,10 @@ _FOLDER = "quality-report"
 
 
 @dataclass(frozen=True)
-class Summary:
+class ReportRun:
     """What one run did. page: path of the HTML page. rows: number of rows added to ``quality_metrics``."""
 
-    report: Report
+    report: QualityReport
     page: Path
     rows: int
     seconds: float
@@ -48,7 +48,7 @@ def run(
     thresholds: str | None = None,
     fail_on: str = NONE,
     at: str | None = None,
-) -> Summary:
+) -> ReportRun:
     """Checks ``settings.lake``, and writes the metrics and the pages.
 
     output: folder of the pages. thresholds: a YAML file as ``conf/quality.yml``. at: the id of a run, or a
@@ -78,13 +78,13 @@ def run(
             with replaced_file(str(folder / f"quality.{suffix}"), "--output") as made:
                 made.write(form(report).encode("utf-8", "backslashreplace"))
     rows = measured.num_rows if at is None else 0
-    summary = Summary(report, folder / "quality.html", rows, time.monotonic() - began)
+    summary = ReportRun(report, folder / "quality.html", rows, time.monotonic() - began)
     _print(summary, settings.json)
     _judge(report, fail_on)
     return summary
 
 
-def _print(summary: Summary, as_json: bool) -> None:
+def _print(summary: ReportRun, as_json: bool) -> None:
     report = summary.report
     kind, sentence = words.verdict(report)
     if as_json:
@@ -115,7 +115,7 @@ def _print(summary: Summary, as_json: bool) -> None:
     print(f"verdict: {sentence}")
 
 
-def _judge(report: Report, fail_on: str) -> None:
+def _judge(report: QualityReport, fail_on: str) -> None:
     """Raises ChecksFailed if a check failed whose severity is fail_on or higher."""
     judged = {NONE: (), WARNING: (ERROR, WARNING), ERROR: (ERROR,)}[fail_on]
     failed = [result.check.name for severity in judged for result in report.failed(severity)]

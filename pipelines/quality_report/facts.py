@@ -48,7 +48,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Partition:
+class PartitionCounts:
     """Counts of one partition over all its copies. damaged, tail: bytes; the rest of ``bytes`` is sound."""
 
     topic: str
@@ -98,7 +98,7 @@ class Worst:
     size: int
     reason: str
     detail: str | None
-    fields: list[header.Field]
+    fields: list[header.HeaderField]
     dump: list[tuple[str, str, str]]
     page: str | None = None
 
@@ -134,7 +134,7 @@ class Compression:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class OutcomeCounts:
     """Counts of transactions with one outcome. held: those that hold back their log's last stable offset."""
 
     outcome: str
@@ -145,7 +145,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Lost:
+class LossCounts:
     """Counts of what is lost. offsets: at most so many. misplaced: offsets whose records have other offsets.
 
     ends: logs that end in damage. zeros: logs of nothing but zeros. torn: logs that end in an incomplete
@@ -182,7 +182,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Report:
+class QualityReport:
     """Everything that a report shows.
 
     in_part: segments that the lake holds in part, or not at all. unreadable: files and folders that the last
@@ -194,8 +194,8 @@ class Report:
     run_id: str
     created_at: datetime
     results: list[Result]
-    partitions: list[Partition]
-    lost: Lost
+    partitions: list[PartitionCounts]
+    lost: LossCounts
     in_part: int
     unreadable: list[str]
     failures: list[Failure]
@@ -203,7 +203,7 @@ class Report:
     formats: list[Format]
     compression: list[Compression]
     payloads: list[PayloadFormat]
-    outcomes: list[Outcome]
+    outcomes: list[OutcomeCounts]
     runs: list[Run]
     at: str | None = None
 
@@ -221,19 +221,19 @@ def gather(
     checks: Collection[Check],
     metrics: pa.Table,
     at: str | None = None,
-) -> Report:
+) -> QualityReport:
     """Returns the report of one run. tables: those of the current state, or of the state that ``at`` names.
 
     metrics: rows of this run; for the current state they are already in ``quality_metrics``.
     """
     database.register("metrics", metrics)
-    return Report(
+    return QualityReport(
         lake=address,
         run_id=run_id,
         created_at=created_at,
         results=_results(database, checks),
-        partitions=[Partition(*row) for row in _query(database, "partitions")],
-        lost=Lost(*_query(database, "lost")[0]),
+        partitions=[PartitionCounts(*row) for row in _query(database, "partitions")],
+        lost=LossCounts(*_query(database, "lost")[0]),
         in_part=_query(database, "in_part")[0][0],
         unreadable=_unreadable(tables.get(RUNS.name)),
         failures=[Failure(*row) for row in _query(database, "failures")],
@@ -243,7 +243,7 @@ def gather(
         formats=[Format(*row) for row in _query(database, "formats")],
         compression=[Compression(*row) for row in _query(database, "compression")],
         payloads=sampled_formats(address, tables[RECORDS.name], registry_of_state(address, at)),
-        outcomes=[Outcome(*row) for row in _query(database, "transactions")],
+        outcomes=[OutcomeCounts(*row) for row in _query(database, "transactions")],
         runs=[] if at else _runs(address),
         at=at,
     )

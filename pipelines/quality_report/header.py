@@ -36,7 +36,7 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Field:
+class HeaderField:
     """A field of a header. stored: hexadecimal. agrees: whether the value is what was expected."""
 
     name: str
@@ -47,25 +47,27 @@ class Field:
     agrees: bool
 
 
-def fields(content: bytes, reason: str, expected: Expected) -> list[Field]:
+def fields(content: bytes, reason: str, expected: Expected) -> list[HeaderField]:
     """Returns the fields of the header at the start of a damaged range; [] if it begins with no header."""
     if reason in _UNREADABLE or len(content) < f.HEADER_UP_TO_MAGIC:
         return []
     magic = magic_of(content)
     layout = magic if magic in HEADERS else expected.magic
     header = read_header(content[: f.V2_HEADER_SIZE], _MOST_ROOM, expected.crc, layout)
-    values = {one.name: one.value for one in header.fields}
-    return [_field(one, content, values, expected) for one in header.fields]
+    values = {field.name: field.value for field in header.fields}
+    return [_field(field, content, values, expected) for field in header.fields]
 
 
-def _field(one: stored_fields.Field, content: bytes, values: dict[str, int], expected: Expected) -> Field:
+def _field(
+    one: stored_fields.Field, content: bytes, values: dict[str, int], expected: Expected
+) -> HeaderField:
     text, agrees = _judged(one, values, expected)
     name, _, words = (expected.fault or "").partition(": expected ")
     if name == one.name:
         text, agrees = words.rpartition(", found ")[0], False
     raw = content[one.at : one.at + one.size].hex(" ")
     shown = f"{one.value:#010x}" if one.name == "crc" else str(one.value)
-    return Field(one.name, one.at, raw, shown, text, agrees)
+    return HeaderField(one.name, one.at, raw, shown, text, agrees)
 
 
 def _judged(one: stored_fields.Field, values: dict[str, int], expected: Expected) -> tuple[str, bool]:

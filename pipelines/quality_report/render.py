@@ -23,11 +23,11 @@ from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable
 from kafka_log_lake.pipelines.listing.uris import local_path
 from kafka_log_lake.pipelines.quality_report import charts, words
 from kafka_log_lake.pipelines.quality_report.charts import SHOWN
-from kafka_log_lake.pipelines.quality_report.facts import Partition, Report, Worst
+from kafka_log_lake.pipelines.quality_report.facts import PartitionCounts, QualityReport, Worst
 from kafka_log_lake.pipelines.quality_report.words import size
 from kafka_log_lake.udfs.values.schemas.profile import PayloadFormat
 
-_CHARTS: tuple[Callable[[Report], charts.Chart | None], ...] = (
+_CHARTS: tuple[Callable[[QualityReport], charts.Chart | None], ...] = (
     *(charts.partitions, charts.failures, charts.formats, charts.compression, charts.trend),
 )
 _MARKDOWN = str.maketrans({**{c: f"\\{c}" for c in "\\`*_[]|~"}, "<": "&lt;", ">": "&gt;", "&": "&amp;"})
@@ -55,7 +55,7 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def html(report: Report) -> str:
+def html(report: QualityReport) -> str:
     """Returns the whole HTML page."""
     kind, sentence = words.verdict(report)
     return (
@@ -71,7 +71,7 @@ def html(report: Report) -> str:
     )
 
 
-def markdown(report: Report) -> str:
+def markdown(report: QualityReport) -> str:
     """Returns the verdict, checks, damage and last runs as Markdown, for a wiki or a chat."""
     lines = [
         f"# Data quality of {_escaped(report.lake)}",
@@ -95,7 +95,7 @@ def markdown(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _check_lines(report: Report) -> Iterator[str]:
+def _check_lines(report: QualityReport) -> Iterator[str]:
     head = ("check", "severity", "result", "highest value", "threshold", "where", "detail")
     rows = (
         (
@@ -110,7 +110,7 @@ def _check_lines(report: Report) -> Iterator[str]:
     return _table(head, rows)
 
 
-def _damage_lines(damaged: Sequence[Partition]) -> Iterator[str]:
+def _damage_lines(damaged: Sequence[PartitionCounts]) -> Iterator[str]:
     head = ("partition", "bytes", "damaged", "ranges", "tail")
     rows = (
         (words.place(p.topic, p.partition), size(p.bytes), size(p.damaged), str(p.ranges), size(p.tail))
@@ -122,13 +122,13 @@ def _damage_lines(damaged: Sequence[Partition]) -> Iterator[str]:
 
 
 def _payload_lines(payloads: Sequence[PayloadFormat]) -> Iterator[str]:
-    rows = ((one.topic, one.side, one.words, f"{one.payloads:,}") for one in payloads[:SHOWN])
+    rows = ((kind.topic, kind.side, kind.words, f"{kind.payloads:,}") for kind in payloads[:SHOWN])
     yield from _table(("topic", "side", "format", "looked at"), rows)
     if len(payloads) > SHOWN:
         yield from ("", f"And {counted_noun(len(payloads) - SHOWN, 'more format')}.")
 
 
-def _run_lines(report: Report) -> Iterator[str]:
+def _run_lines(report: QualityReport) -> Iterator[str]:
     rows = (
         (f"{run.created_at:%Y-%m-%d %H:%M:%S}", str(run.errors), str(run.warnings), size(run.damaged or 0))
         for run in report.runs
@@ -147,7 +147,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
         yield "| " + " | ".join(map(_escaped, row)) + " |"
 
 
-def to_json(report: Report) -> str:
+def to_json(report: QualityReport) -> str:
     """Returns the whole report as one JSON object; times in ISO 8601, UTC. Text is as it was found."""
     kind, sentence = words.verdict(report)
     head = {"verdict": kind, "sentence": sentence}
@@ -162,7 +162,7 @@ _RECORDS = 20
 _EXPANDED = 256 << 20  # bytes that a batch may expand to
 
 
-def with_batch_pages(report: Report, folder: Path) -> Report:
+def with_batch_pages(report: QualityReport, folder: Path) -> QualityReport:
     """Writes a page of ``inspect`` for each worst segment. Returns the report with the names of these pages.
 
     A segment gets no page if this machine has it no more, or if another batch is at the position now.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, first_names
 from kafka_log_lake.pipelines.quality_report.check import ERROR, TOPIC, WARNING
-from kafka_log_lake.pipelines.quality_report.facts import Lost, Report, Result
+from kafka_log_lake.pipelines.quality_report.facts import LossCounts, QualityReport, Result
 from kafka_log_lake.udfs.words import plural
 
 _NAMED = 3  # checks that the verdict names
@@ -72,7 +72,7 @@ def outcome(result: Result) -> str:
     return ended + extent(result)
 
 
-def verdict(report: Report) -> tuple[str, str]:
+def verdict(report: QualityReport) -> tuple[str, str]:
     """Returns (sound, warning, error or empty; the sentence on top of the report)."""
     kind, sentence = _verdict(report)
     sentence += _lost(report.lost)
@@ -85,7 +85,7 @@ def verdict(report: Report) -> tuple[str, str]:
     return kind, sentence
 
 
-def _verdict(report: Report) -> tuple[str, str]:
+def _verdict(report: QualityReport) -> tuple[str, str]:
     partitions = report.partitions
     if not partitions:
         return "empty", "Nothing to judge: the lake holds no segments."
@@ -115,7 +115,7 @@ def _verdict(report: Report) -> tuple[str, str]:
     return "sound", f"Sound: {counted_noun(len(report.results), 'check')} passed; {damage}."
 
 
-def _lost(lost: Lost) -> str:
+def _lost(lost: LossCounts) -> str:
     misplaced = f"at most {counted_noun(lost.misplaced, 'offset')} whose records are under wrong offsets"
     parts = [
         f"at most {counted_noun(lost.offsets, 'offset')}" if lost.offsets else "",

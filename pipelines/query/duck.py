@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -18,7 +19,8 @@ import pyarrow as pa
 from kafka_log_lake.pipelines.cli.errors import UserError, with_own_paths
 from kafka_log_lake.pipelines.cli.terminal import printable
 from kafka_log_lake.pipelines.query.json_rows import json_lines
-from kafka_log_lake.pipelines.query.rows import Column, printed
+from kafka_log_lake.pipelines.query.rows import ResultColumn, printed
+from kafka_log_lake.pipelines.sql.connection import advice
 from kafka_log_lake.pipelines.sql.statements import duckdb_text, tokens
 
 _BATCH_ROWS = 2048
@@ -51,7 +53,7 @@ def answer(
     if is_plan and output == "table":
         plans = (text for batch in batches for text in batch.column(batch.num_columns - 1).to_pylist())
         return (printable(line) for plan in plans for line in plan.splitlines())
-    columns = [Column(field.name, _is_binary(field.type), _is_number(field.type)) for field in schema]
+    columns = [ResultColumn(field.name, _is_binary(field.type), _is_number(field.type)) for field in schema]
     lines = (line for batch in batches for line in json_lines(batch))
     return iter(printed(output, columns, lines, room)) if columns else iter(())
 
@@ -77,7 +79,7 @@ def _run(
             thread.shutdown()  # the connection is in use until then
             raise
 
-    with _wrong_statements_in_one_line():
+    with _wrong_statements_in_one_line(partial(advice, database, statement)):
         judged, is_plan = _judged(database, duckdb_text(statement), kinds)
         relation = computed(lambda: database.sql(judged))
         if relation is None:  # what a shell made
@@ -165,8 +167,11 @@ _CHANGING = ("insert", "update", "delete", "merge", "copy", "create")
 
 
 @contextmanager
-def _wrong_statements_in_one_line() -> Iterator[None]:
-    """Turns what DuckDB says of a statement into a UserError: its message without the quoted line."""
+def _wrong_statements_in_one_line(advise: Callable[[], str] = str) -> Iterator[None]:
+    """Turns what DuckDB says of a statement into a UserError: its message without the quoted line.
+
+    advise: gives what follows it.
+    """
     try:
         yield
     except duckdb.InterruptException:
@@ -174,7 +179,7 @@ def _wrong_statements_in_one_line() -> Iterator[None]:
     except (duckdb.Error, pa.ArrowException) as error:
         head = _SETTING.sub("", " ".join(with_own_paths(str(error)).split("\nLINE ")[0].split()))
         kind = UnknownName if isinstance(error, duckdb.CatalogException) else UserError
-        raise kind(f"SQL: {head}") from None
+        raise kind(f"SQL: {head}{advise()}") from None
 
 
 def _is_number(kind: pa.DataType) -> bool:

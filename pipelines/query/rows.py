@@ -30,7 +30,7 @@ UNCUT = 0  # a room in which nothing is cut
 
 
 @dataclass(frozen=True)
-class Column:
+class ResultColumn:
     """A column of a result. is_binary: its values arrive as Base64. is_number: it is aligned to the right."""
 
     name: str
@@ -39,7 +39,7 @@ class Column:
 
 
 def printed(
-    output: str, columns: Sequence[Column], lines: Iterable[str], room: int | None = None
+    output: str, columns: Sequence[ResultColumn], lines: Iterable[str], room: int | None = None
 ) -> Iterable[str]:
     """Returns the lines that print rows. output: table, json or csv.
 
@@ -54,12 +54,12 @@ def printed(
 def parse(line: str) -> list[tuple[str, Any]]:
     """Parses a row to (name, value) pairs: a name may occur twice, a number is its text."""
     pairs: list[tuple[str, Any]] = json.loads(
-        line, object_pairs_hook=list, parse_int=Number, parse_float=Number
+        line, object_pairs_hook=list, parse_int=NumberText, parse_float=NumberText
     )
     return pairs
 
 
-class Number(str):
+class NumberText(str):
     """The text of a number, with the digits of the engine."""
 
 
@@ -74,7 +74,7 @@ def as_text(value: object) -> str:
 
 def to_json(value: object) -> str:
     """Returns the JSON text of a value from ``parse``, where an object is a list of (name, value) pairs."""
-    if isinstance(value, Number):
+    if isinstance(value, NumberText):
         return value
     if isinstance(value, list):
         if value and all(isinstance(item, tuple) for item in value):
@@ -111,7 +111,9 @@ def plain_number(text: str) -> str:
     return shown if "." in shown or "." not in text else f"{shown}.0"
 
 
-def table_lines(columns: Sequence[Column], lines: Iterable[str], room: int | None = None) -> Iterator[str]:
+def table_lines(
+    columns: Sequence[ResultColumn], lines: Iterable[str], room: int | None = None
+) -> Iterator[str]:
     """Yields lines of a table. The first rows decide how wide a column is; control characters are escaped.
 
     lines, room: see ``printed``. Numbers are never cut, nor commands, which are to be pasted. Where the
@@ -188,12 +190,12 @@ def _fitted(widest: Sequence[int], least: Sequence[int], room: int | None) -> li
     return widths(next((limit for limit in limits if sum(widths(limit)) <= room), _NARROWEST))
 
 
-def csv_lines(columns: Sequence[Column], lines: Iterable[str]) -> Iterator[str]:
+def csv_lines(columns: Sequence[ResultColumn], lines: Iterable[str]) -> Iterator[str]:
     yield ",".join(csv_cell(column.name) for column in columns)
     # Base64 is no formula, though it may begin with a plus
     are_data = [column.is_number or column.is_binary for column in columns]
     for line in lines:
         yield ",".join(
-            csv_cell(None if value is None else as_text(value), is_data or isinstance(value, Number))
+            csv_cell(None if value is None else as_text(value), is_data or isinstance(value, NumberText))
             for (_, value), is_data in zip(parse(line), are_data, strict=True)
         )

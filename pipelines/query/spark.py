@@ -22,7 +22,7 @@ from kafka_log_lake.pipelines.cli.values import nearest
 from kafka_log_lake.pipelines.engine.driver import driver_of, spark_errors
 from kafka_log_lake.pipelines.engine.session import configured
 from kafka_log_lake.pipelines.query.gate import changes
-from kafka_log_lake.pipelines.query.rows import Column, Number, as_text, parse, printed, to_json
+from kafka_log_lake.pipelines.query.rows import NumberText, ResultColumn, as_text, parse, printed, to_json
 from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS
 from kafka_log_lake.pipelines.views.register import register_views
 from kafka_log_lake.udfs.format.schema import TABLES
@@ -48,7 +48,7 @@ _TEXT_STATEMENTS = r"\s*(EXPLAIN|SHOW\s+CREATE)\b"
 _CATALOG_STATEMENTS = r"\s*(SHOW|DESC|DESCRIBE)\b"
 
 
-class _Names(NamedTuple):
+class _UnknownNames(NamedTuple):
     """Where an error holds an unknown name, and which statement lists the known ones, in which column.
 
     ours: the names that a session can have, though it may have got only those that a statement names.
@@ -63,9 +63,9 @@ class _Names(NamedTuple):
 _RELATIONS = (*(table.name for table in TABLES), *(view.name for view in SESSION_VIEWS))
 _ROUTINES = (*(one.name for one in FUNCTIONS), *(one.name for one in TABLE_FUNCTIONS))
 _UNKNOWN_NAMES = {
-    "TABLE_OR_VIEW_NOT_FOUND": _Names("relationName", "SHOW TABLES", "tableName", _RELATIONS),
-    "UNRESOLVED_ROUTINE": _Names("routineName", "SHOW FUNCTIONS", "function", _ROUTINES),
-    "UNRESOLVABLE_TABLE_VALUED_FUNCTION": _Names(
+    "TABLE_OR_VIEW_NOT_FOUND": _UnknownNames("relationName", "SHOW TABLES", "tableName", _RELATIONS),
+    "UNRESOLVED_ROUTINE": _UnknownNames("routineName", "SHOW FUNCTIONS", "function", _ROUTINES),
+    "UNRESOLVABLE_TABLE_VALUED_FUNCTION": _UnknownNames(
         "name", "SHOW FUNCTIONS", "function", (*_ROUTINES, *(v.name for v in SESSION_VIEWS if v.parameters))
     ),
 }
@@ -85,10 +85,10 @@ def _decimal(line: str) -> str:
 
 
 def _python_s(value: object) -> Any:
-    if isinstance(value, Number):
-        return Number(repr(float(value))) if "E" in value else value
+    if isinstance(value, NumberText):
+        return NumberText(repr(float(value))) if "E" in value else value
     if isinstance(value, list):
-        return [_python_s(one) for one in value]
+        return [_python_s(item) for item in value]
     return (value[0], _python_s(value[1])) if isinstance(value, tuple) else value
 
 
@@ -126,7 +126,7 @@ def results(spark: SparkSession, statement: str, output: str, room: int | None =
             lines = (printable(text) for line in lines for text in as_text(parse(line)[0][1]).splitlines())
         else:
             columns = [
-                Column(f.name, isinstance(f.dataType, BinaryType), isinstance(f.dataType, NumericType))
+                ResultColumn(f.name, isinstance(f.dataType, BinaryType), isinstance(f.dataType, NumericType))
                 for f in frame.schema.fields
             ]
             lines = printed(output, columns, lines, room)
@@ -139,7 +139,7 @@ def arrow(spark: SparkSession, lake: str, statement: str) -> tuple[pa.Schema, It
     with one_line_errors(spark):
         frame = spark.sql(statement)
         empty = frame.limit(0).toArrow().schema
-    schema = pa.schema([pa.field(one.name, arrow_type(one.type)) for one in empty])
+    schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in empty])
     return schema, _arrow_batches(spark, frame, schema)
 
 
@@ -198,7 +198,7 @@ def arrow_type(of: pa.DataType, text: pa.DataType | None = None) -> pa.DataType:
     if pa.types.is_map(of):
         return pa.map_(arrow_type(of.key_type, text), arrow_type(of.item_type, text))
     if pa.types.is_struct(of):
-        return pa.struct([pa.field(one.name, arrow_type(one.type, text)) for one in of])
+        return pa.struct([pa.field(field.name, arrow_type(field.type, text)) for field in of])
     return text if text is not None and pa.types.is_string(of) else of
 
 
@@ -232,5 +232,5 @@ def _with_text(value: Any, of: pa.DataType) -> Any:
     if pa.types.is_map(of):
         return [(_with_text(key, of.key_type), _with_text(item, of.item_type)) for key, item in value]
     if pa.types.is_struct(of):
-        return {one.name: _with_text(value[one.name], one.type) for one in of}
+        return {field.name: _with_text(value[field.name], field.type) for field in of}
     return value

@@ -24,7 +24,6 @@ from kafka_log_lake.pipelines.engine.run_command import run_command
 from kafka_log_lake.pipelines.recover import job, text
 from kafka_log_lake.pipelines.recover.report_folder import check_report_folder, report_folder
 from kafka_log_lake.pipelines.recover.sources import find_copies
-from kafka_log_lake.pipelines.tasks.pool import task_map
 from kafka_log_lake.udfs.indexes.kraft_snapshot import METADATA_TOPIC
 
 log = logging.getLogger(__name__)
@@ -66,7 +65,7 @@ def run(
         made = stack.enter_context(job.folder_to_write(write, settings.source)) if write else None
         own = dataclasses.replace(settings, lake=settings.lake or f"{temporary}/lake")
         decode = partial(decode_into, on_demand, drops_missing=True)
-        done = job.recover(own, decode, task_map(on_demand))
+        done = job.recover(own, decode, on_demand.map)
         if report is not None:
             from kafka_log_lake.pipelines.recover.page import write_report  # for those that write
 

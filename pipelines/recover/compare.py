@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.engine.pool import Map
 from kafka_log_lake.pipelines.listing.naming import PartitionFolder
 from kafka_log_lake.pipelines.plan.slices import Segment, Slice
 from kafka_log_lake.pipelines.recover import audit
@@ -20,7 +21,7 @@ from kafka_log_lake.pipelines.recover.healing import Healed, heal, is_compacted
 from kafka_log_lake.pipelines.recover.history import Certainty, History, Leader, true_history
 from kafka_log_lake.pipelines.recover.placement import Placement, Placements, placements
 from kafka_log_lake.pipelines.recover.sources import DELETE, LIVE, Inventory
-from kafka_log_lake.pipelines.tasks.pool import Map, scan_segments
+from kafka_log_lake.pipelines.tasks.scan_segments import scan_segments
 from kafka_log_lake.udfs.indexes.kraft_snapshot import METADATA_TOPIC
 
 Stored = tuple[int, int, str]  # numbers of a copy and a segment, a file with ENTRY[n] of a slice

@@ -28,10 +28,11 @@ from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.decode.job import refuse_lake_in_source
 from kafka_log_lake.pipelines.decode.summary import Summary
 from kafka_log_lake.pipelines.engine.delta import open_table, read_rows
+from kafka_log_lake.pipelines.engine.pool import Map
 from kafka_log_lake.pipelines.lake.address import is_lake, lake_address, log_address, table_path
 from kafka_log_lake.pipelines.lake.create import create_table, create_tables
 from kafka_log_lake.pipelines.lake.intents import Intents
-from kafka_log_lake.pipelines.listing.list_segments import Rows, TopicFilter
+from kafka_log_lake.pipelines.listing.list_segments import ListingRows, TopicFilter
 from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.listing.naming import File, PartitionFolder
 from kafka_log_lake.pipelines.listing.uris import canonical, parse_source
@@ -44,7 +45,6 @@ from kafka_log_lake.pipelines.recover.placement import Placements, placements
 from kafka_log_lake.pipelines.recover.restore import Loss, Policy, count_losses, policy_of, register_topics
 from kafka_log_lake.pipelines.recover.sources import Inventory, find_copies, original
 from kafka_log_lake.pipelines.sql.database import open_database
-from kafka_log_lake.pipelines.tasks.pool import Map
 from kafka_log_lake.pipelines.tasks.slice_rows import DIRECT
 from kafka_log_lake.udfs.batches.clocks import LIKELY
 from kafka_log_lake.udfs.batches.log_start import BY_COPIES, LogStart
@@ -237,7 +237,7 @@ def _of_healed(settings: Settings, folder: str) -> Settings:
 
 def _listing(logs: Mapping[tuple[str, int], HealedLog]) -> Listing:
     """Makes a listing of the segments of healed logs."""
-    listed = Rows()
+    listed = ListingRows()
     for place, log in logs.items():
         segments = [
             (segment.base, File(file_name(segment.base), segment.length, segment.modified, True))

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from kafka_log_lake.pipelines.recover import rows
 from kafka_log_lake.pipelines.recover.acknowledged import acknowledged_batches
-from kafka_log_lake.pipelines.recover.compare import Compared, Task, compare_task, forget
+from kafka_log_lake.pipelines.recover.compare import Compared, Task, compare_task
 from kafka_log_lake.pipelines.recover.entries import TAILS, SegmentFile
 from kafka_log_lake.pipelines.recover.log_writer import (
     LogToWrite,
@@ -23,6 +23,7 @@ from kafka_log_lake.pipelines.recover.log_writer import (
     records_of,
     write_log,
 )
+from kafka_log_lake.udfs import now_reading
 from kafka_log_lake.udfs.compute import pc
 from kafka_log_lake.udfs.format.schema import HEADER_TYPE, RECORDS
 
@@ -90,6 +91,7 @@ class Partition:
 
 def heal_partition(task: Task, folder: str, losing: str) -> Partition:
     """Heals one partition into ``folder``. losing: a folder for files of lost records and healed batches."""
+    now_reading.note(f"the copies of {task.place.topic}-{task.place.partition}")
     one = compare_task(task)
     copies, batches = [*one.copies, *one.others], one.healed.batches
     found = Partition(
@@ -115,7 +117,6 @@ def heal_partition(task: Task, folder: str, losing: str) -> Partition:
         found.healed = f"{losing}/healed-{task.number}.parquet"
         pq.write_table(rows.healed_table(one, *places_of(log, place)), found.healed)
     found.losing = _write_losing(one, losing, task.number)
-    forget(task)
     return found
 
 

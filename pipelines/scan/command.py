@@ -31,7 +31,7 @@ from kafka_log_lake.pipelines.scan import report
 from kafka_log_lake.pipelines.scan.coordinators import add_endings
 from kafka_log_lake.pipelines.scan.findings import Findings, collect
 from kafka_log_lake.pipelines.tasks.first_payloads import SchemaSegments
-from kafka_log_lake.pipelines.tasks.pool import scan_segments
+from kafka_log_lake.pipelines.tasks.scan_segments import scan_segments
 from kafka_log_lake.pipelines.tasks.slice_scan import scan_slice
 from kafka_log_lake.udfs.indexes.kraft_snapshot import METADATA_TOPIC
 from kafka_log_lake.udfs.values.typed.records import schema_segments

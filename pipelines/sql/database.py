@@ -28,7 +28,9 @@ from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.engine.delta import data_files, is_plain, open_table, read_declared, sql_literal
 from kafka_log_lake.pipelines.lake.address import open_lake, open_log, reading, table_path
 from kafka_log_lake.pipelines.lake.published import published_tables
+from kafka_log_lake.pipelines.sql.connection import as_lake
 from kafka_log_lake.pipelines.sql.functions import create_functions, create_typed_functions
+from kafka_log_lake.pipelines.sql.listed import list_tables
 from kafka_log_lake.pipelines.sql.statements import creations
 from kafka_log_lake.pipelines.sql.types import duckdb_type, quoted
 from kafka_log_lake.pipelines.typed.schemas import registry_reader
@@ -56,8 +58,7 @@ def connect(
 
     All answers are of one state of the lake: ``connect`` again to see what later runs wrote. Only the lake's
     files can be reached, and the configuration is locked: take results as ``.df()`` (pandas), ``.pl()``
-    (Polars) or ``.to_arrow_table()``. ``offset`` is a reserved word of DuckDB: write ``"offset"`` or
-    ``r.offset``.
+    (Polars) or ``.to_arrow_table()``. ``offset`` needs no quotes, though it is a reserved word of DuckDB.
 
     Parameters
     ----------
@@ -69,14 +70,14 @@ def connect(
 
     Returns
     -------
-    duckdb.DuckDBPyConnection, in memory.
+    duckdb.DuckDBPyConnection, in memory: a ``LakeConnection``, whose ``connection`` is DuckDB's own object.
 
     Raises
     ------
     UserError: the folder is not a lake, there is no such state or copy, or a table needs Spark to be read.
     """
     folder = os.fspath(lake)
-    return open_database(open_log(folder, log) if log is not None else folder, at=at)
+    return as_lake(open_database(open_log(folder, log) if log is not None else folder, at=at))
 
 
 def open_database(
@@ -92,7 +93,8 @@ def open_database(
     """
     address = open_lake(lake)
     known = {table.name: table for table in (*TABLES, *REPORT_TABLES)}
-    needed = needed_names("" if _LISTS.search(statement) else statement, known)
+    lists = not statement or _LISTS.search(statement) is not None
+    needed = needed_names("" if lists else statement, known)
     published = published_tables(address, at, {*needed, SCHEMAS.name}) if tables is None else tables
     with reading(f"the lake {address}"):
         opened = {
@@ -107,8 +109,10 @@ def open_database(
         database.execute(macro)
     create_functions(database)
     create_typed_functions(database, registry_reader(published))
-    for creation in creations([view for view in SESSION_VIEWS if view.name in needed]):
+    for creation in creations([view for view in SESSION_VIEWS if view.name in needed], lists):
         database.execute(creation)
+    if lists:
+        list_tables(database, [table for name, table in known.items() if name in published], typed)
     database.execute("SET lock_configuration = true")
     return database
 
@@ -149,7 +153,7 @@ def _database(
             **({"threads": str(threads)} if threads else {}),
         }
     )
-    paths = [table_path(address, name) for name in (*tables, *(one.table for one in typed))]
+    paths = [table_path(address, name) for name in (*tables, *(typed_table.table for typed_table in typed))]
     folders = [folder, *map(os.path.realpath, paths)]
     database.execute("SET allowed_directories = [" + ", ".join(map(sql_literal, folders)) + "]")
     database.execute("SET enable_external_access = false")
@@ -170,8 +174,8 @@ def _database(
             _link_files(Path(folder, name), table_path(address, name), table.files)
             rows = _columns(table.declared, _parquet(folder, table))
         database.execute(f'CREATE VIEW "{name}" AS {rows}')
-    for one in typed:
-        _create_typed(database, address, folder, one)
+    for typed_table in typed:
+        _create_typed(database, address, folder, typed_table)
     return database
 
 

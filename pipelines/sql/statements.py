@@ -16,10 +16,13 @@ import duckdb
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.values import is_utf8
 from kafka_log_lake.pipelines.sql.types import duckdb_type, quoted
-from kafka_log_lake.pipelines.views.declared import View, no_rows
+from kafka_log_lake.pipelines.views.declared import PUBLIC, View, no_rows
 
+_PUBLIC = {name for names in PUBLIC.values() for name in names}
 # What begins the number of an OFFSET clause: OFFSET 5, OFFSET (1 + 1), OFFSET ?, OFFSET $1
 _BEGINS_NUMBER = frozenset("0123456789(?$")
+LISTED = "internal.listed_tables"  # what SHOW TABLES gives: group, name, about
+_SHOW_TABLES = (["show", "tables"], ["show", "tables", ";"])
 _LAMBDA_FUNCTIONS = {"transform": "list_transform"}  # a macro cannot take a lambda
 
 
@@ -60,8 +63,14 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 def duckdb_text(statement: str) -> str:
-    """Quotes each bare ``offset`` of a statement that begins no OFFSET clause."""
-    return "".join(_quoted(list(tokens(statement))))
+    """Translates a statement: quotes each bare ``offset`` that begins no OFFSET clause.
+
+    SHOW TABLES becomes a query of ``LISTED``, which groups them.
+    """
+    found = list(tokens(statement))
+    if [one.word or one.text.strip() for one in found if not one.is_comment][:3] in _SHOW_TABLES:
+        return f"FROM {LISTED}"
+    return "".join(_quoted(found))
 
 
 def _quoted(found: list[Token]) -> Iterator[str]:
@@ -127,14 +136,21 @@ def has_code(statement: str) -> bool:
     return any(token.strip() and not token.startswith(("--", "/*")) for token in _TOKENS.findall(statement))
 
 
-def creations(views: Sequence[View]) -> Iterator[str]:
+def creations(views: Sequence[View], lists: bool = False) -> Iterator[str]:
     """Yields statements that create views, each after those that it reads.
+
+    lists: whether the schema ``internal`` is made too, in which those that are not PUBLIC have their names.
 
     DuckDB binds a view when it is created, and each view below it again. So each is empty first, and the
     last one gets its SELECT first, over empty views: a fifth of the time.
     """
     for view in views:
         yield from _statements(view, no_rows(view.columns, quoted, duckdb_type))
+    if lists:
+        yield "CREATE SCHEMA internal"
+        for view in views:
+            if view.has_defaults and view.name not in _PUBLIC:
+                yield f"CREATE VIEW internal.{view.name} AS FROM main.{view.name}"
     for view in reversed(views):
         yield from _statements(view, _select(view))
 

@@ -27,7 +27,7 @@ from kafka_log_lake.pipelines.query import duck
 from kafka_log_lake.pipelines.query.command import duckdb_reads
 from kafka_log_lake.pipelines.sql.database import open_database
 from kafka_log_lake.pipelines.sql.statements import check_text, has_code, split_statements
-from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS
+from kafka_log_lake.pipelines.views.declared import PUBLIC, SESSION_VIEWS
 from kafka_log_lake.udfs.format.schema import SEGMENTS
 from kafka_log_lake.udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS
 
@@ -39,7 +39,7 @@ _LEAVE, _HELP = ("exit", "quit"), "help"  # a line alone, with ; or without
 
 
 QUERIES = (
-    "SELECT * FROM topics;",
+    "SELECT * FROM topic_overview;",
     "SELECT timestamp, topic, key_text, value_text FROM messages ORDER BY timestamp DESC LIMIT 10;",
     "SELECT topic, side, format, schema_ids, payloads, decoded_share FROM payload_profile;",
     "SELECT topic, partition, first_lost, last_lost, cause, next_offset FROM lost_offsets;",
@@ -49,12 +49,15 @@ _KEYS = "A statement ends with ;   DESCRIBE topics; names columns   Tab complete
 
 def banner(tables: Iterable[str], width: int) -> str:
     """Returns what an analyst sees first: the tables, the views, some queries, the keys. width: of a line."""
-    views = [view.name for view in SESSION_VIEWS if view.has_defaults]
+    listed = {**PUBLIC, "tables": sorted(tables), "more": ("SHOW TABLES;", "SHOW TABLES FROM internal;")}
+    indent = max(map(len, listed)) + 2
     blocks = [
-        textwrap.fill(", ".join(sorted(names)), width, initial_indent=f"{title:8}", subsequent_indent=" " * 8)
-        for title, names in (("tables", tables), ("views", views))
+        textwrap.fill(
+            ", ".join(names), width, initial_indent=title.ljust(indent), subsequent_indent=" " * indent
+        )
+        for title, names in listed.items()
     ]
-    return "\n".join([*blocks, "try", *(f"        {query}" for query in QUERIES), _KEYS])
+    return "\n".join([*blocks, "try", *(f"  {query}" for query in QUERIES), _KEYS])
 
 
 def read_statements(read: Callable[[str], str]) -> Iterator[str]:
@@ -100,7 +103,7 @@ class Shell:
         found = self._database.sql("""
             SELECT CASE schema_name WHEN 'main' THEN table_name
               ELSE schema_name || '."' || replace(table_name, '"', '""') || '"' END, column_name
-            FROM duckdb_columns() WHERE NOT internal""")
+            FROM duckdb_columns() WHERE NOT internal AND schema_name <> 'internal'""")
         columns = found.fetchall()
         views = {view.name for view in SESSION_VIEWS}
         self.tables = sorted({table for table, _ in columns} - views)
@@ -120,7 +123,10 @@ def _set_up_terminal(words: set[str]) -> None:
     with suppress(ImportError):  # a Python without readline has plain input
         import readline
 
-        known = words | {*(one.name for one in FUNCTIONS), *(one.name for one in TABLE_FUNCTIONS)}
+        known = words | {
+            *(function.name for function in FUNCTIONS),
+            *(function.name for function in TABLE_FUNCTIONS),
+        }
 
         def complete(text: str, state: int) -> str | None:
             found = sorted(word for word in known if word.lower().startswith(text.lower()))

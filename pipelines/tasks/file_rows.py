@@ -55,10 +55,10 @@ class FileRows:
         """
         for bucket in {"/".join(s.segment.uri.split("/")[:3]) for s in slices}:
             open_to_spark(self.spark, bucket)
-        small = [one for one in slices if one.segment.length <= self.max_content]
-        large = [one for one in slices if one.segment.length > self.max_content]
-        opened = [one for one in large if worker_opens(one.segment.uri)]
-        others = [one for one in large if not worker_opens(one.segment.uri)]
+        small = [slice_ for slice_ in slices if slice_.segment.length <= self.max_content]
+        large = [slice_ for slice_ in slices if slice_.segment.length > self.max_content]
+        opened = [slice_ for slice_ in large if worker_opens(slice_.segment.uri)]
+        others = [slice_ for slice_ in large if not worker_opens(slice_.segment.uri)]
         frames = [self._with_content(small)] if small else []
         frames += [self._opened_by_tasks(opened)] if opened else []
         frames += self._in_lines(others)
@@ -69,7 +69,7 @@ class FileRows:
 
     def _with_content(self, slices: Sequence[Slice]) -> DataFrame:
         """Returns one row a slice, with the content of its file unless that has grown past the bound."""
-        self._check_heap(max((one.segment for one in slices), key=lambda one: one.length))
+        self._check_heap(max((slice_.segment for slice_ in slices), key=lambda one: one.length))
         files = self._files(slices)
         plan = self.spark.createDataFrame(to_arrow(slices)).drop("content")
         rows = self._none()
@@ -108,7 +108,7 @@ class FileRows:
 
     def _load(self, reader: DataFrameReader, slices: Sequence[Slice]) -> DataFrame | None:
         """Returns a reader's rows of those files of the slices that are there; None if none is."""
-        uris = list(dict.fromkeys(one.segment.uri for one in slices))
+        uris = list(dict.fromkeys(slice_.segment.uri for slice_ in slices))
         while uris:
             try:
                 files = reader.option("ignoreMissingFiles", "true").load(
@@ -131,8 +131,8 @@ class FileRows:
         that Spark splits all the same has no size, so that it is left.
         """
         by_suffix: dict[str, list[Slice]] = defaultdict(list)
-        for one in slices:
-            by_suffix[os.path.splitext(one.segment.uri)[1]].append(one)
+        for slice_ in slices:
+            by_suffix[os.path.splitext(slice_.segment.uri)[1]].append(slice_)
         frames = []
         for suffix, some in by_suffix.items():
             reader = (

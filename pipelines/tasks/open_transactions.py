@@ -46,7 +46,9 @@ def open_transactions(rows: np.ndarray, places: np.ndarray, clock: Clock) -> lis
     found = of_one_log(rows, len(places))
     markers = rows[(rows["control_type"] != f.NO_CONTROL) & rows["credible"]]
     held = np.sort(found[~found["is_over"]], order="first_offset")
-    return [_open_transaction(one, rows[one["begins"]], clock, markers) for one in held]
+    return [
+        _open_transaction(transaction, rows[transaction["begins"]], clock, markers) for transaction in held
+    ]
 
 
 def _open_transaction(one: np.void, first: np.void, clock: Clock, markers: np.ndarray) -> OpenTransaction:

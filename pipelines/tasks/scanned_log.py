@@ -40,12 +40,14 @@ def end_of(scanned: Sequence[Scanned], segments: Sequence[Segment]) -> int:
 
 def missing_in(scanned: list[Scanned], unread: list[int], found: Order) -> list[Unseen]:
     empty = [
-        s.file_base_offset for s, slices in scanned if not any(one.report.totals.batches for one in slices)
+        s.file_base_offset
+        for s, slices in scanned
+        if not any(slice_.report.totals.batches for slice_ in slices)
     ]
     zeros = [segment.file_base_offset for segment, slices in scanned if is_zeros(segment, slices)]
     return [
-        replace(one, state=ZEROS) if any(one.first <= base <= (one.last or base) for base in zeros) else one
-        for one in missing_ranges(found, empty, unread, {})
+        replace(gap, state=ZEROS) if any(gap.first <= base <= (gap.last or base) for base in zeros) else gap
+        for gap in missing_ranges(found, empty, unread, {})
     ]
 
 
@@ -62,14 +64,14 @@ def placed(scanned: list[Scanned], unread: list[int]) -> tuple[Order, list[Damag
     is_compacted = scanned[0][0].topic in COMPACTED_TOPICS
     found = order(runs, len(places), (files[0], files[-1]), is_compacted)
     damages = [
-        replace(one, segment=segment.uri)
+        replace(damage, segment=segment.uri)
         for segment, slices in scanned
         for scan in slices
-        for one in scan.damages
+        for damage in scan.damages
     ]
     return found, [
-        replace(one, last_offset=last, next_offset=next_)
-        for one, (last, next_) in zip(damages, found.around, strict=True)
+        replace(damage, last_offset=last, next_offset=next_)
+        for damage, (last, next_) in zip(damages, found.around, strict=True)
     ]
 
 
@@ -81,10 +83,10 @@ def files_of(scanned: Sequence[Scanned], unread: Sequence[int]) -> list[int]:
 def places_of(scanned: list[Scanned]) -> np.ndarray:
     """Returns int64[m, 2]: file and position of each damaged range of a log."""
     places = [
-        (segment.file_base_offset, one.position)
+        (segment.file_base_offset, damage.position)
         for segment, slices in scanned
         for scan in slices
-        for one in scan.damages
+        for damage in scan.damages
     ]
     return np.array(places, dtype=np.int64).reshape(-1, 2)
 

@@ -24,6 +24,7 @@ from kafka_log_lake.pipelines.engine.driver import driver_of
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.plan.slices import LITTLE, Segment, Slice, make_slices, pack, to_arrow, whole
 from kafka_log_lake.pipelines.tasks.file_rows import FileRows, distributed, planned
+from kafka_log_lake.udfs.calls import run_stage
 from kafka_log_lake.udfs.spark.protocol import REPORT_DDL, Stage, StageOptions
 from kafka_log_lake.udfs.spark.stages import StageName, stage
 from kafka_log_lake.udfs.storage.store import is_of_fsspec, worker_opens
@@ -41,7 +42,7 @@ ReportRow = tuple[int, str, str]  # group_id, kind, payload: a data file, or the
 
 
 @dataclass(frozen=True)
-class Reader:
+class SliceReader:
     """Brings the bytes of a run's slices to the workers.
 
     mode: DIRECT, BINARY or RAW. raw: the table raw_segments if mode is RAW. in_processes: whether the workers
@@ -71,9 +72,10 @@ class Reader:
             done = self.observed(slices, stage(name, options), REPORT_DDL)
             return [tuple(row) for row in done.collect()]
         processes = self.on_demand.processes
-        is_little = sum(one.stop - one.start for one in slices) < LITTLE
+        is_little = sum(slice_.stop - slice_.start for slice_ in slices) < LITTLE
         tasks = pack(slices, 1 if is_little else processes.number, self.slice_bytes)
-        answers = processes.run(partial(stage, name, options), list(map(to_arrow, tasks)), may_stop=True)
+        work = partial(run_stage, partial(stage, name, options))
+        answers = processes.map(work, map(to_arrow, tasks), may_stop=True)
         return [tuple(row.values()) for answer in answers for row in answer.to_pylist()]
 
     @property
@@ -90,7 +92,7 @@ class Reader:
             F.coalesce(F.sum(F.get_json_object("payload", f"$.totals.{name}").cast("bigint")), F.lit(0))
             for name in OBSERVED.values()
         )
-        named = [one.alias(name) for one, name in zip(sums, OBSERVED, strict=True)]
+        named = [sum_column.alias(name) for sum_column, name in zip(sums, OBSERVED, strict=True)]
         return self.rows(slices).mapInArrow(work, ddl).observe("kafka_log_lake", *named)
 
     def finished_share(self) -> AbstractContextManager[Callable[[], float]]:

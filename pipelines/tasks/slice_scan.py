@@ -182,8 +182,10 @@ class DamageCollector:
         if self._rows >= _HELD_BATCHES:
             self._note_runs()
         self._scan.damages += [
-            DamagedRange(self._scan.report.segment, one.position, one.size, one.reason, one.detail)
-            for one in group.damages
+            DamagedRange(
+                self._scan.report.segment, damage.position, damage.size, damage.reason, damage.detail
+            )
+            for damage in group.damages
         ]
 
     def close(self) -> None:

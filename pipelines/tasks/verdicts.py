@@ -32,7 +32,7 @@ _CONTENT = (
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SegmentVerdict:
     """The result of a stage for one segment.
 
     problem: why nothing of it may be committed, with ``detail`` in words; None if there is no problem.
@@ -55,7 +55,7 @@ class Verdict:
         return Totals(**{name: sum(getattr(r.totals, name) for r in self.reports) for name in _COUNTS})
 
 
-def shortened(verdicts: Iterable[Verdict]) -> list[LedgerRow]:
+def shortened(verdicts: Iterable[SegmentVerdict]) -> list[LedgerRow]:
     """Returns the new ledger rows of rewritten segments whose last offset is no higher than before.
 
     These were truncated or compacted.
@@ -71,17 +71,17 @@ def shortened(verdicts: Iterable[Verdict]) -> list[LedgerRow]:
     ]
 
 
-def judge(segment: Segment, reports: Sequence[SliceReport], run: StageOptions) -> Verdict:
+def judge(segment: Segment, reports: Sequence[SliceReport], run: StageOptions) -> SegmentVerdict:
     """Judges a segment by the reports on all its slices. Raises RunFailed if bytes are missing."""
     ordered = tuple(sorted(reports, key=lambda r: r.start))
     broken = chain_break(segment, ordered)
     if broken:
-        return Verdict(segment, ordered, broken=broken)
+        return SegmentVerdict(segment, ordered, broken=broken)
     check_accounting(segment, ordered)
     row, was = ledger_row(segment, ordered, run), segment.was
     goes_on = segment.action is Action.GO_ON and was is not None
     changes = not goes_on or any(getattr(was, name) != getattr(row, name) for name in _CONTENT)
-    return Verdict(segment, ordered, row=row, changes_ledger=changes)
+    return SegmentVerdict(segment, ordered, row=row, changes_ledger=changes)
 
 
 def with_batches(reports: Sequence[SliceReport]) -> list[SliceReport]:
@@ -107,7 +107,7 @@ def chain_break(segment: Segment, reports: Sequence[SliceReport]) -> str | None:
 
 def check_accounting(segment: Segment, reports: Sequence[SliceReport]) -> None:
     """Raises RunFailed unless bytes of sound batches + bytes in quarantine + tail bytes = planned bytes."""
-    totals = Verdict(segment, tuple(reports)).totals
+    totals = SegmentVerdict(segment, tuple(reports)).totals
     if totals.sound_bytes + totals.quarantined_bytes + totals.tail_bytes != segment.planned_bytes:
         raise RunFailed(
             f"bytes unaccounted for in {segment.segment}: {segment.planned_bytes} planned, found "

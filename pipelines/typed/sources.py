@@ -85,7 +85,9 @@ def _read_file(file: Path, root: Path) -> Iterator[Schema]:
 
 def _export(listed: list[Any], place: str) -> list[Schema]:
     try:
-        return [schema_of(one, (str(one["subject"]), int(one["version"])), -1) for one in listed]
+        return [
+            schema_of(version, (str(version["subject"]), int(version["version"])), -1) for version in listed
+        ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _no_export(place, error) from None
 
@@ -164,7 +166,7 @@ class _RegistryServer:
             held = json.loads(self._answer(request.Request(self._base + path, headers=self._headers)))
         except (OSError, ValueError, RecursionError, HTTPException) as error:
             raise self._error(f"does not answer: {' '.join(str(error).split())}") from None
-        if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
+        if not isinstance(held, list) or not all(isinstance(item, dict) for item in held):
             raise self._error("does not answer with a list of schemas")
         return held
 

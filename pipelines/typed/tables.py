@@ -67,7 +67,7 @@ def typed_tables(address: str, statement: str = "", at: str | None = None) -> It
 
 def typed_topics(address: str) -> list[str]:
     """Returns the names of the topics that have a folder for their typed table."""
-    return [unquote(one) for one in _tables_in(address, "typed")]
+    return [unquote(name) for name in _tables_in(address, "typed")]
 
 
 def names_in_sql(address: str) -> dict[str, str]:
@@ -90,7 +90,7 @@ def _tables_in(address: str, folder: str) -> list[str]:
     """Lists the names of the folders in one of FOLDERS."""
     system, path = open_store(table_path(address, folder))
     listed = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-    return sorted(one.base_name for one in listed if one.type == fs.FileType.Directory)
+    return sorted(entry.base_name for entry in listed if entry.type == fs.FileType.Directory)
 
 
 def _opened(names: tuple[str, str, str, str], delta: DeltaTable, version: int) -> TypedTable:

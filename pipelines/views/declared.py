@@ -157,6 +157,15 @@ def _read_all() -> tuple[View, ...]:
 
 
 SESSION_VIEWS = _read_all()
+# The views for users, by task, as SHOW TABLES has them. The schema ``internal`` has the others
+PUBLIC = {
+    "topics": ("topic_overview", "topics", "logs", "topic_profile", "payload_profile"),
+    "records": ("messages", "committed_records", "latest_by_key", "key_history"),
+    "damage": ("lost_offsets", "offset_gaps", "crc_report", "damaged_keys"),
+    "consumers": ("consumer_groups", "consumer_offsets", "group_lag_at", "group_seeks"),
+    "producers": ("producers", "hanging_transactions"),
+    "space and time": ("retention_report", "compaction_report", "timestamp_anomalies"),
+}
 VIEWS = tuple(view for view in SESSION_VIEWS if not view.in_session_only)
 
 

@@ -91,7 +91,8 @@ def test_statements_of_the_pages_run_in_both(
 ) -> None:
     """With as many rows: of a LIMIT without an order each engine gives those that it has first.
 
-    SHOW TABLES has other columns in each.
+    SHOW TABLES lists more in Spark, which has no schema for the views that others are made of.
     """
     found = database.sql(duckdb_text(statement)).to_arrow_table()
-    assert spark.sql(statement).toArrow().num_rows == found.num_rows
+    in_spark = spark.sql(statement).toArrow().num_rows
+    assert in_spark > found.num_rows if statement.strip() == "SHOW TABLES" else in_spark == found.num_rows

@@ -16,7 +16,7 @@ from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import CostSettings, Settings
 from kafka_log_lake.pipelines.format_report import command as format_report
 from kafka_log_lake.pipelines.format_report.command import by_topic, to_json, to_text
-from kafka_log_lake.pipelines.format_report.format_savings import Report
+from kafka_log_lake.pipelines.format_report.format_savings import SavingsReport
 from kafka_log_lake.pipelines.lake.create import create_tables
 from kafka_log_lake.pipelines.views.register import register_views
 from kafka_log_lake.udfs.format.report_tables import FORMAT_SAVINGS
@@ -219,7 +219,9 @@ def test_a_codec_that_makes_a_topic_larger_is_not_the_best() -> None:
         zstd = {"layout": "v2", "codec": "zstd", "level": 3, "bytes": size, "monthly_cost": 0.5}
         zstd |= {"basis": "estimated"}
         rows.append(row | zstd | {"topic": topic})
-    found = by_topic(Report("lake", "run", True, pa.Table.from_pylist(rows, FORMAT_SAVINGS.arrow_schema())))
+    found = by_topic(
+        SavingsReport("lake", "run", True, pa.Table.from_pylist(rows, FORMAT_SAVINGS.arrow_schema()))
+    )
     names = ("codec", "level", "best", "best_monthly_cost")
     printed = {each["topic"]: tuple(each[name] for name in names) for each in found}
     assert printed == {

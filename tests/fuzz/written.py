@@ -28,7 +28,7 @@ import yaml
 from kafka_log_lake.pipelines.cli.generated import command_line, comment, csv_cell, html_text, shell_word
 from kafka_log_lake.pipelines.cli.values import is_topic_name
 from kafka_log_lake.pipelines.listing.cluster_state import ClusterState, Partition
-from kafka_log_lake.pipelines.query.rows import Column, csv_lines
+from kafka_log_lake.pipelines.query.rows import ResultColumn, csv_lines
 from kafka_log_lake.pipelines.recover import page, state_files
 from kafka_log_lake.pipelines.recover.restore import Policy, count_losses, register_topics, write_restore
 from kafka_log_lake.udfs.format.recovery_tables import LOST_RECORDS
@@ -256,7 +256,7 @@ def check_texts(pick: random.Random, box: Sandbox) -> None:
     names = [name(pick) for _ in range(8)]
     lines = [json.dumps({"a": one, "b": -1}) for one in names]
     check_csv(
-        "\n".join([*csv_lines([Column("a"), Column("b")], lines), ""]),
+        "\n".join([*csv_lines([ResultColumn("a"), ResultColumn("b")], lines), ""]),
         [["a", "b"], *([one, "-1"] for one in names)],
     )
     check_csv("".join(f"{csv_cell(one)}\n" for one in names), [[one] for one in names])

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from kafka_log_lake.pipelines.cli.settings import CostSettings, Settings
 from kafka_log_lake.pipelines.format_report import command as format_report
-from kafka_log_lake.pipelines.format_report.format_savings import Report
+from kafka_log_lake.pipelines.format_report.format_savings import SavingsReport
 from kafka_log_lake.pipelines.views.register import register_views
 from kafka_log_lake.udfs.format.report_tables import FORMAT_SAVINGS
 from tests.kafka.writer import Form, Written, write_segments
@@ -74,7 +74,7 @@ def sorted_rows(table: pa.Table) -> list[str]:
 Rows = Mapping[tuple[Any, ...], dict[str, Any]]
 
 
-def rows_by_name(report: Report) -> Rows:
+def rows_by_name(report: SavingsReport) -> Rows:
     """Rows by topic, magic, layout, records in a batch, codec and level."""
     names = ("topic", "magic", "layout", "batch_records", "codec", "level")
     return {tuple(row[name] for name in names): row for row in report.rows.to_pylist()}
@@ -95,7 +95,7 @@ def judged() -> dict[str, Mapping[Form, bytes]]:
 @pytest.fixture(scope="module")
 def made(
     spark: SparkSession, judged: dict[str, Mapping[Form, bytes]], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, Report]:
+) -> tuple[str, SavingsReport]:
     """A lake of these records, and its report. The topic's name says what it holds and its batching."""
     root = tmp_path_factory.mktemp("formats")
     put(root / "logs", "full", judged["full"][Form(2, 7)])
@@ -108,7 +108,7 @@ def made(
     return lake, format_report.run(spark, CostSettings(lake=lake, codec_levels=LEVELS))
 
 
-def test_it_needs_no_java(made: tuple[str, Report], tmp_path: Path) -> None:
+def test_it_needs_no_java(made: tuple[str, SavingsReport], tmp_path: Path) -> None:
     lake, report = made
     copied = tmp_path / "lake"
     shutil.copytree(lake, copied, ignore=shutil.ignore_patterns(FORMAT_SAVINGS.name))
@@ -139,7 +139,7 @@ def test_sizes_are_those_of_kafkas_segments(
     magic: int,
     stored_in: int,
     judged: dict[str, Mapping[Form, bytes]],
-    made: tuple[str, Report],
+    made: tuple[str, SavingsReport],
 ) -> None:
     found = rows_by_name(made[1])
     written = judged[records]
@@ -156,7 +156,7 @@ def test_sizes_are_those_of_kafkas_segments(
 
 
 def test_messages_on_their_own_become_batches_of_one(
-    judged: dict[str, Mapping[Form, bytes]], made: tuple[str, Report]
+    judged: dict[str, Mapping[Form, bytes]], made: tuple[str, SavingsReport]
 ) -> None:
     found = rows_by_name(made[1])
     assert found["single", 1, "v2", None, "none", None]["bytes"] == len(judged["plain"][Form(2, 1)])
@@ -165,7 +165,7 @@ def test_messages_on_their_own_become_batches_of_one(
 
 @pytest.mark.parametrize("form", COMPRESSED, ids=str)
 def test_whole_samples_compress_to_what_kafka_writes(
-    form: Form, judged: dict[str, Mapping[Form, bytes]], made: tuple[str, Report]
+    form: Form, judged: dict[str, Mapping[Form, bytes]], made: tuple[str, SavingsReport]
 ) -> None:
     """All batches are in the sample here, so that the estimate is the size of the segment."""
     row = rows_by_name(made[1])["full", 2, f"v{form.magic}", None, form.codec, form.level]
@@ -174,7 +174,7 @@ def test_whole_samples_compress_to_what_kafka_writes(
     assert abs(row["bytes"] - kafkas) <= NEARLY.get(form.codec, 0) * kafkas
 
 
-def test_what_a_format_cannot_hold_is_said(made: tuple[str, Report]) -> None:
+def test_what_a_format_cannot_hold_is_said(made: tuple[str, SavingsReport]) -> None:
     found = rows_by_name(made[1])
     lost = sum(
         len(key.encode()) + len(value or b"")
@@ -188,7 +188,7 @@ def test_what_a_format_cannot_hold_is_said(made: tuple[str, Report]) -> None:
     assert found["full", 2, "v2", None, "none", None]["note"] is None
 
 
-def test_legacy_magics_have_no_zstd(made: tuple[str, Report]) -> None:
+def test_legacy_magics_have_no_zstd(made: tuple[str, SavingsReport]) -> None:
     layouts = {row["layout"] for row in made[1].rows.to_pylist() if row["codec"] == "zstd"}
     assert layouts == {"v2", "v3_proposal"}
 
@@ -220,7 +220,7 @@ def proposed_size(records: list[Written]) -> int:
     return size
 
 
-def test_the_proposal_is_sized_by_its_own_list_of_fields(made: tuple[str, Report]) -> None:
+def test_the_proposal_is_sized_by_its_own_list_of_fields(made: tuple[str, SavingsReport]) -> None:
     found = rows_by_name(made[1])
     records = mixed_records(1234)
     for batch_records in (*BATCHINGS, 7):

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from kafka_log_lake.pipelines.engine import processes
-from kafka_log_lake.pipelines.engine.processes import Processes
+from kafka_log_lake.pipelines.engine import pool
+from kafka_log_lake.pipelines.engine.pool import StartedWorker, WorkerPool
 
 Place = tuple[dict[str, str], list[str], str]
 
@@ -27,30 +27,31 @@ class KeptWorkers:
     """The idle workers that jobs have left."""
 
     def __init__(self) -> None:
-        self._kept: list[processes._Worker] = []
-        self._places: dict[processes._Worker, Place] = {}
-        self._start = processes._Worker
+        self._kept: list[StartedWorker] = []
+        self._places: dict[StartedWorker, Place] = {}
+        self._start = StartedWorker
 
     @contextmanager
     def used(self) -> Iterator[None]:
         """Within the block a job leaves its idle workers to the next job that would start the same."""
-        close = Processes.close
+        close = WorkerPool.close
 
-        def leave(job: Processes) -> None:
+        def leave(job: WorkerPool) -> None:
             with job._lock:
-                self._kept += job._idle
-                job._all = [one for one in job._all if one not in job._idle]
-                job._idle = []
+                idle = [one for one in job._idle if isinstance(one, StartedWorker)]
+                self._kept += idle
+                job._all = [one for one in job._all if one not in idle]
+                job._idle = [one for one in job._idle if one not in idle]
             close(job)
 
-        with patch.object(processes, "_Worker", self._take), patch.object(Processes, "close", leave):
+        with patch.object(pool, "StartedWorker", self._take), patch.object(WorkerPool, "close", leave):
             yield
 
     def end(self) -> None:
         while self._kept:
             self._kept.pop().end()
 
-    def _take(self) -> processes._Worker:
+    def _take(self) -> StartedWorker:
         place = _place()
         for one in self._kept:
             if self._places[one] == place and one.is_alive:

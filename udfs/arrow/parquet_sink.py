@@ -91,7 +91,7 @@ class Codec(NamedTuple):
 
 
 @dataclass
-class _File:
+class _OpenFile:
     """A Parquet file being written, with the rows of a pending row group.
 
     The file is created with its first row group.
@@ -224,7 +224,7 @@ class GroupWriter:
         self._folders = folders
         self._name = name
         self._codec = Codec.of(compression, level)
-        self._files: dict[tuple[str, str, int, int | None], _File] = {}
+        self._files: dict[tuple[str, str, int, int | None], _OpenFile] = {}
 
     def write(
         self, table: Table, topic: str, partition: int, origins: Sequence[Origin], batch: pa.RecordBatch
@@ -243,7 +243,7 @@ class GroupWriter:
                 part = batch.slice(begin, end - begin)
                 file.write(part, size * part.num_rows // batch.num_rows, _cut(origins, begin, end))
 
-    def _file(self, table: Table, topic: str, partition: int, magic: int | None) -> _File:
+    def _file(self, table: Table, topic: str, partition: int, magic: int | None) -> _OpenFile:
         key = (table.name, topic, partition, magic)
         if key not in self._files:
             values: dict[str, str | None] = {"topic": topic, "partition": str(partition)}
@@ -251,14 +251,14 @@ class GroupWriter:
                 values["magic"] = str(magic)
             path = self._folders.new_file(table, values, self._name)
             place = self._folders.path(table, path)
-            self._files[key] = _File(table, path, values, self._folders.system, place, self._codec)
+            self._files[key] = _OpenFile(table, path, values, self._folders.system, place, self._codec)
         return self._files[key]
 
     def close(self) -> list[DataFile]:
         """Finishes the files, and returns one report each, as the driver's commit takes them."""
         return [self._finish(file) for file in self._files.values()]
 
-    def _finish(self, file: _File) -> DataFile:
+    def _finish(self, file: _OpenFile) -> DataFile:
         file.flush()
         assert file.writer is not None  # a file has rows
         file.writer.close()

@@ -76,12 +76,12 @@ def _compile(folder: Path) -> None:
         try:
             _wait(running, folder, began)
         finally:
-            for one in running:
-                one.kill()
-                one.wait()
-        for one in running:
-            if one.returncode:
-                raise subprocess.CalledProcessError(one.returncode, one.args)
+            for process in running:
+                process.kill()
+                process.wait()
+        for process in running:
+            if process.returncode:
+                raise subprocess.CalledProcessError(process.returncode, process.args)
     _say(f"compiled the decoder in {time.monotonic() - began:.0f} s")
 
 
@@ -97,7 +97,7 @@ def _start(part: str) -> subprocess.Popen[bytes]:
 def _wait(running: list[subprocess.Popen[bytes]], folder: Path, began: float) -> None:
     is_terminal = sys.stderr.isatty()
     following = time.monotonic() + (0 if is_terminal else _EVERY)
-    while any(one.poll() is None for one in running):
+    while any(process.poll() is None for process in running):
         time.sleep(0.05)
         if time.monotonic() >= following:
             kernels = sum(1 for _ in folder.glob("*.nbi"))
@@ -199,7 +199,7 @@ def _values() -> None:
     data = np.frombuffer(payloads.buffers()[2], np.uint8)
     numbers, table = np.zeros(0, np.int64), np.zeros((1, 1), np.int64)
     program = protobuf.Program(table, table, table, table, numbers)
-    rows = protobuf.Rows(*[numbers] * 6)
+    rows = protobuf.FilledRows(*[numbers] * 6)
     protobuf.decode_messages(program, data, numbers, numbers, 0, rows, table, np.zeros(0, np.bool_))
     protobuf.hashes(data, numbers, numbers)
 

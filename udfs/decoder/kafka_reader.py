@@ -19,6 +19,7 @@ from kafka_log_lake.udfs.format import faults
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.format import plain_reader as plain
 from kafka_log_lake.udfs.format.fields import Stored, Wrong, integer
+from kafka_log_lake.udfs.format.plain_header import wrong_attributes
 from kafka_log_lake.udfs.format.varints import int64
 from kafka_log_lake.udfs.kernels.codecs import Scratch, expand
 from kafka_log_lake.udfs.kernels.framing import increment_sequence
@@ -96,9 +97,9 @@ class Message:
         return plain.read_message(self.data, self.at, self.end)
 
     def _value(self, name: str) -> Any:
-        for one in self.stored.fields:
-            if one.name == name:
-                return one.value
+        for field in self.stored.fields:
+            if field.name == name:
+                return field.value
         assert self.stored.wrong is not None
         raise Refused.of(self.stored.wrong, self.begin)
 
@@ -151,8 +152,9 @@ def _expanded(e: Any, payload: bytes, at: int, limit: int) -> bytes:
     if codec == f.CODEC_NONE:
         return payload
     magic = min(int(e["magic"]), f.MAGIC_V2)
-    if codec > f.LAST_CODECS[max(magic, f.MAGIC_V0)]:
-        raise Refused.of(Wrong(faults.UNKNOWN_CODEC, at, f.LAST_CODECS[max(magic, f.MAGIC_V0)], codec), 0)
+    wrong = wrong_attributes(max(magic, f.MAGIC_V0), codec)
+    if wrong is not None:
+        raise Refused.of(wrong, int(e["position"]))
     scratch = Scratch()
     made = expand(codec, magic, np.frombuffer(payload, dtype=np.uint8), scratch, limit)
     if made < 0:

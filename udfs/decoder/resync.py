@@ -34,7 +34,7 @@ _BEYOND = 32 << 20  # how far past its end a slice looks for the end of its firs
 
 
 @dataclass(frozen=True)
-class _DamagedBatch:
+class _DamagedHeader:
     """A damaged batch whose header can be read: where its checksum begins, and what it is.
 
     first: its base offset; of magic 0 and 1 its offset, which is that of its last message.
@@ -245,7 +245,7 @@ class Resynchronizer:
                 return chain.begin
         return measure.begin
 
-    def _next_if_cut(self, host: _DamagedBatch, above: int) -> int:
+    def _next_if_cut(self, host: _DamagedHeader, above: int) -> int:
         """Returns where the log continues after a batch that may be the last, cut at the segment's end.
 
         Returns -1 where there is none. above: the last offset of the batch before. Where the offsets of
@@ -282,7 +282,7 @@ class Resynchronizer:
             position, before = position + size, offset
         return -1
 
-    def _host(self, position: int, above: int) -> _DamagedBatch | None:
+    def _host(self, position: int, above: int) -> _DamagedHeader | None:
         """Returns the damaged batch at ``position``; None where its header is cut or its magic is unknown."""
         head = np.zeros(f.V2_HEADER_SIZE, dtype=np.uint8)
         got = self._source.read_into(position, head[: max(0, self._length - position)])
@@ -301,7 +301,7 @@ class Resynchronizer:
         cut = whole and size > self._length - position and value_end in (-1, position + size)
         value_end = value_end if value_end <= self._length else -1
         stored = int(e["crc_stored"])
-        return _DamagedBatch(begin, v2, stored, first, last if believed else above, value_end, cut)
+        return _DamagedHeader(begin, v2, stored, first, last if believed else above, value_end, cut)
 
     def _value_end(self, position: int, magic: int) -> int:
         """Returns where the message at ``position`` ends by the lengths of key and value, or -1.
@@ -316,7 +316,7 @@ class Resynchronizer:
             at += len(word) + max(0, int(load_be32(word, 0)))
         return at
 
-    def _end_of(self, host: _DamagedBatch, limit: int) -> int:
+    def _end_of(self, host: _DamagedHeader, limit: int) -> int:
         """Returns the position up to which a damaged batch's checksum holds, or -1 where it holds up to none.
         It is where a chain begins before ``limit``, or ``limit`` itself. Only the batch's length is wrong
         then.

@@ -18,8 +18,7 @@ from kafka_log_lake.udfs.decoder.resync import LastOffset, Resynchronizer
 from kafka_log_lake.udfs.format import faults
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.format.explain import explain
-from kafka_log_lake.udfs.format.fields import Wrong
-from kafka_log_lake.udfs.format.plain_header import wrong_length
+from kafka_log_lake.udfs.format.plain_header import why_no_batch
 from kafka_log_lake.udfs.kernels import framing
 from kafka_log_lake.udfs.kernels.checksums import crc32c, crc32c_combine
 from kafka_log_lake.udfs.kernels.codecs import Scratch, expand
@@ -297,7 +296,7 @@ class SegmentDecoder:
         failed = self.source.unreadable(position, end)
         if failed:
             reason, detail = "unreadable", f"{what_failed(failed)}; {detail}"
-            self.totals.unreadable_bytes += sum(one.size for one in failed)
+            self.totals.unreadable_bytes += sum(batch.size for batch in failed)
         self.totals.damaged += 1
         self.totals.quarantined_bytes += end - position
         return Damage(position, end - position, base_offset, reason, detail, end, content)
@@ -317,7 +316,7 @@ class SegmentDecoder:
         if end < 0:
             end = self._resync.next_batch(position, self._before)
         if end >= 0:
-            return end, Group(self._batches[:0], None, [self._no_batch(position, size, end)])
+            return end, Group(self._batches[:0], None, [self._no_batch(position, end)])
         torn = size > 0 or size == framing.TOO_SHORT
         if torn and not self.range.has_successor and not self.source.unreadable(position, length):
             return self._tail(position, "torn")
@@ -325,7 +324,7 @@ class SegmentDecoder:
             text = f"{faults.cut_text(size, room)}, at {position}"
             damage = self._damage(position, length, None, "truncated", text)
         else:
-            damage = self._no_batch(position, size, length)
+            damage = self._no_batch(position, length)
         return length, Group(self._batches[:0], None, [damage])
 
     def _corrupt_batch(self, position: int, size: int) -> tuple[int, Group]:
@@ -361,20 +360,11 @@ class SegmentDecoder:
             return -1
         return end if end <= self.range.length and self._headers.leads_on(end) else -1
 
-    def _no_batch(self, position: int, size: int, end: int) -> Damage:
-        head = self._header(position)
-        magic = int(head[f.MAGIC_POS :].view(np.int8)[0])
-        stored = int.from_bytes(head[f.LENGTH_POS : f.LOG_OVERHEAD].tobytes(), "big", signed=True)
-        base_offset = int.from_bytes(head[: f.LENGTH_POS].tobytes(), "big", signed=True)
-        if size == framing.UNKNOWN_MAGIC and position + f.LOG_OVERHEAD + stored == end:
-            unknown = Wrong(faults.UNKNOWN_MAGIC, f.MAGIC_POS, 0, magic)
-            return self._damage(position, end, base_offset, "unknown_magic", unknown.describe(position))
-        if size == framing.ILLEGAL_LENGTH or size > 0:
-            wrong = wrong_length(stored, magic, self.range.length - position)
-            assert wrong is not None
-            return self._damage(position, end, base_offset, "invalid_header", wrong.describe(position))
-        text = f"no batch begins here: length {stored}, magic {magic}, at position {position}"
-        return self._damage(position, end, None, "garbage", text)
+    def _no_batch(self, position: int, end: int) -> Damage:
+        room = self.range.length - position
+        head = self._header(position)[:room].tobytes()
+        why = why_no_batch(head, position, room, end - position)
+        return self._damage(position, end, why.base_offset, why.reason, why.detail)
 
     def _tail(self, position: int, kind: str) -> tuple[int, Group]:
         self.totals.tail = kind

@@ -15,6 +15,7 @@ from kafka_log_lake.udfs.format import faults
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.format import plain_reader as plain
 from kafka_log_lake.udfs.format.fields import Wrong, integer
+from kafka_log_lake.udfs.format.plain_header import wrong_attributes
 
 _OF_CONTROL = (
     *(faults.CONTROL_KEY, faults.CONTROL_VERSION),
@@ -29,7 +30,7 @@ def _of_batch(e: np.void, limit: int) -> Wrong | None:
         case faults.CRC_MISMATCH:
             return Wrong(code, 0, int(e["crc_computed"]), int(e["crc_stored"]))
         case faults.UNKNOWN_CODEC:
-            return Wrong(code, payload, f.LAST_CODECS[magic], int(e["codec"]))
+            return wrong_attributes(magic, int(e["codec"]))
         case faults.DECOMPRESSION_FAILED | faults.DECOMPRESSED_TOO_LARGE:
             return Wrong(code, payload, limit)
         case faults.COUNT_NEGATIVE | faults.COUNT_TOO_LARGE:

@@ -94,7 +94,7 @@ def field_at(magic: int, at: int) -> str:
     """Returns the name of the field of a header that the byte ``at`` of a batch is in, "records" after it."""
     declared = HEADERS.get(magic, HEADERS[f.MAGIC_V2])
     return next(
-        (one.name for one in declared if at < one.end), "records" if magic == f.MAGIC_V2 else "the rest"
+        (field.name for field in declared if at < field.end), "records" if magic == f.MAGIC_V2 else "the rest"
     )
 
 
@@ -108,14 +108,14 @@ def read_header(data: Buffer, room: int, crc: int | None, magic: int | None = No
         magic = magic_of(data)
     magic = magic if magic in HEADERS else f.MAGIC_V2
     found = Stored(0, 0)
-    for one in HEADERS[magic]:
-        if one.end > len(data):
+    for field in HEADERS[magic]:
+        if field.end > len(data):
             break
-        value = integer(data, one.position, one.size, one.signed)
-        wrong = _wrong_in_header(one, magic, value, room, crc)
-        found.fields.append(Field(one.name, one.position, one.size, value, wrong))
-        found.end = one.end
-    found.wrong = next((one.wrong for one in found.fields if one.wrong is not None), None)
+        value = integer(data, field.position, field.size, field.signed)
+        wrong = _wrong_in_header(field, magic, value, room, crc)
+        found.fields.append(Field(field.name, field.position, field.size, value, wrong))
+        found.end = field.end
+    found.wrong = next((field.wrong for field in found.fields if field.wrong is not None), None)
     return found
 
 
@@ -128,7 +128,7 @@ def _wrong_in_header(one: Declared, magic: int, value: int, room: int, crc: int 
         case "crc" if crc is not None and value != crc:
             return Wrong(faults.CRC_MISMATCH, one.position, crc, value)
         case "attributes":
-            return _wrong_attributes(one.position, magic, value)
+            return wrong_attributes(magic, value)
         case "recordsCount" if value < 0:
             return Wrong(faults.COUNT_NEGATIVE, one.position, 0, value)
     if one.least is not None and value < one.least:
@@ -144,7 +144,7 @@ def legal_values(name: str, magic: int) -> str:
         return f"codec {codec}, {faults.expected_of(faults.UNUSED_BITS, 0)}"
     if name in ("batchLength", "messageSize"):
         return faults.expected_of(faults.LENGTH_TOO_SMALL, f.MIN_SIZES[layout] - f.LOG_OVERHEAD)
-    least = next(one.least for one in HEADERS[layout] if one.name == name)
+    least = next(field.least for field in HEADERS[layout] if field.name == name)
     return "any" if least is None else faults.expected_of(faults.BELOW_LEAST, least)
 
 
@@ -157,7 +157,41 @@ def wrong_length(length: int, magic: int, room: int, name: str = "") -> Wrong | 
     return Wrong(faults.LENGTH_TOO_LARGE, f.LENGTH_POS, most, length, name) if length > most else None
 
 
-def _wrong_attributes(at: int, magic: int, value: int) -> Wrong | None:
+class NoBatch(NamedTuple):
+    """Why no batch can be read at a position: the reason of ``quarantine``, and its detail in words.
+
+    base_offset: as stored; None where the bytes are no header of a batch.
+    """
+
+    reason: str
+    detail: str
+    base_offset: int | None
+
+
+def why_no_batch(head: Buffer, position: int, room: int, size: int) -> NoBatch:
+    """Returns why no batch can be read at ``position`` of a segment.
+
+    head: bytes from there on, HEADER_UP_TO_MAGIC or more of them unless the segment ends. room: bytes up to
+    the segment's end. size: bytes from there to where the log continues.
+    """
+    is_there = len(head) >= f.HEADER_UP_TO_MAGIC
+    head = bytes(head[: f.HEADER_UP_TO_MAGIC]).ljust(f.HEADER_UP_TO_MAGIC, b"\0")
+    offset, length, magic = _FRAME.unpack_from(head)
+    wrong = None
+    if is_there and magic not in HEADERS and f.LOG_OVERHEAD + length == size:
+        wrong = Wrong(faults.UNKNOWN_MAGIC, f.MAGIC_POS, 0, magic)
+    elif is_there and magic in HEADERS:
+        wrong = wrong_length(length, magic, room)
+    if wrong is None:
+        text = f"no batch begins here: length {length}, magic {magic}, at position {position}"
+        return NoBatch("garbage", text, None)
+    reason = faults.FAULTS[wrong.fault].reason
+    return NoBatch(reason, wrong.describe(position), offset)
+
+
+def wrong_attributes(magic: int, value: int) -> Wrong | None:
+    """Returns what is wrong with a batch's attributes: a codec that its magic has not, or unused bits."""
+    at = f.V2_ATTRIBUTES_POS if magic == f.MAGIC_V2 else f.LEGACY_ATTRIBUTES_POS
     if (codec := value & f.CODEC_MASK) > f.LAST_CODECS[magic]:
         return Wrong(faults.UNKNOWN_CODEC, at, f.LAST_CODECS[magic], codec)
     unused = value & f.UNUSED_MASKS[magic]

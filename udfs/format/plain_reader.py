@@ -191,10 +191,10 @@ def read_message(data: Buffer, begin: int, end: int) -> Stored:
     """
     found = Stored(begin, begin)
     is_v0 = data[begin + f.MAGIC_POS : begin + f.HEADER_UP_TO_MAGIC] == _V0
-    for one in HEADERS[f.MAGIC_V0 if is_v0 else f.MAGIC_V1]:
-        if begin + one.end <= end:
-            value = integer(data, begin + one.position, one.size, one.signed)
-            found.fields.append(Field(one.name, begin + one.position, one.size, value))
+    for field in HEADERS[f.MAGIC_V0 if is_v0 else f.MAGIC_V1]:
+        if begin + field.end <= end:
+            value = integer(data, begin + field.position, field.size, field.signed)
+            found.fields.append(Field(field.name, begin + field.position, field.size, value))
     at = begin + (f.V0_KEY_LENGTH_POS if is_v0 else f.V1_KEY_LENGTH_POS)
     reader = _Reader(data, at, end, found.fields)
     try:
@@ -248,7 +248,7 @@ def read_inner(data: Buffer, begin: int, end: int) -> Stored:
 
 
 def _mark(fields: list[Field], name: str, wrong: Wrong) -> None:
-    at = next(i for i, one in enumerate(fields) if one.name == name)
+    at = next(i for i, field in enumerate(fields) if field.name == name)
     fields[at] = fields[at]._replace(wrong=wrong)
 
 

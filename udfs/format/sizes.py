@@ -58,7 +58,7 @@ def body_size(record_size: Integers) -> Integers:
 
 
 @dataclass(frozen=True)
-class Records:
+class RecordSizes:
     """The sizes, offsets and timestamps (ms) of records of one segment, in order; each array is int64[n].
 
     content: bytes of key, value and headers in a V2 record with their varints. record_size: size_bytes of
@@ -74,15 +74,15 @@ class Records:
     def __len__(self) -> int:
         return len(self.offset)
 
-    def part(self, begin: int, end: int | None = None) -> Records:
-        return Records(*(column[begin:end] for column in vars(self).values()))
+    def part(self, begin: int, end: int | None = None) -> RecordSizes:
+        return RecordSizes(*(column[begin:end] for column in vars(self).values()))
 
-    def then(self, more: Records) -> Records:
+    def then(self, more: RecordSizes) -> RecordSizes:
         """Returns these records and the ones that follow them."""
         if not len(self):
             return more
         pairs = zip(vars(self).values(), vars(more).values(), strict=True)
-        return Records(*(np.concatenate(pair) for pair in pairs))
+        return RecordSizes(*(np.concatenate(pair) for pair in pairs))
 
     def starts_of(self, records: int) -> Integers:
         """Returns the indexes at which batches of this many records begin."""
@@ -112,7 +112,7 @@ class Sizes:
         self.v3_headers += other.v3_headers
 
 
-def batched(records: Records, starts: Integers) -> Sizes:
+def batched(records: RecordSizes, starts: Integers) -> Sizes:
     """Returns the sizes of whole batches, written anew. starts: index of the first record of each batch."""
     if not len(records):
         return Sizes()
@@ -131,7 +131,7 @@ def batched(records: Records, starts: Integers) -> Sizes:
     return Sizes(len(records), len(starts), v2, v3, v3_headers)
 
 
-def as_stored(records: Records) -> Sizes:
+def as_stored(records: RecordSizes) -> Sizes:
     """Returns the sizes of records of magic 2 with the deltas that are on disk, without batch headers.
 
     Compaction keeps a batch's base offset and timestamp though it removes the first record, and with log

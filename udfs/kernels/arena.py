@@ -111,7 +111,7 @@ def lay_out(sizes: np.ndarray, room: np.ndarray, at: np.ndarray) -> None:
         at[part + 1] = at[part] + (bits * (most[counted] + more) + 511) // 512 * 64
 
 
-class Texts(NamedTuple):
+class TextStarts(NamedTuple):
     """The bytes of the arena where the parts of a text column begin.
 
     offsets: -1 for a column nobody requested.
@@ -125,16 +125,16 @@ class Texts(NamedTuple):
 class TextColumns(NamedTuple):
     """The columns whose bytes are copied record by record. ``lists``: of headers, without bytes."""
 
-    keys: Texts
-    values: Texts
-    lists: Texts
-    header_keys: Texts
-    header_values: Texts
+    keys: TextStarts
+    values: TextStarts
+    lists: TextStarts
+    header_keys: TextStarts
+    header_values: TextStarts
 
 
 @inlined
-def _texts(at: np.ndarray, valid: int, data: int) -> Texts:
-    return Texts(at[valid], at[valid + 1] if at[valid + 2] > at[valid + 1] else -1, at[data])
+def _texts(at: np.ndarray, valid: int, data: int) -> TextStarts:
+    return TextStarts(at[valid], at[valid + 1] if at[valid + 2] > at[valid + 1] else -1, at[data])
 
 
 @inlined
@@ -174,7 +174,7 @@ def set_bits(bits: np.ndarray, begin: int, end: int) -> None:
 
 @inlined
 def put_text(
-    arena: np.ndarray, texts: Texts, i: int, at: int, buf: np.ndarray, start: int, size: int
+    arena: np.ndarray, texts: TextStarts, i: int, at: int, buf: np.ndarray, start: int, size: int
 ) -> None:
     """Writes text ``i``: ``size`` bytes of ``buf`` from ``start`` on, to byte ``at``; -1 for null.
 
@@ -191,7 +191,7 @@ def put_text(
 
 
 @inlined
-def end_texts(arena: np.ndarray, texts: Texts, n: int, at: int) -> None:
+def end_texts(arena: np.ndarray, texts: TextStarts, n: int, at: int) -> None:
     """Writes the offset ``at`` where the last of ``n`` texts ends."""
     if texts.offsets >= 0:
         store_i32(arena, texts.offsets + 4 * n, at)

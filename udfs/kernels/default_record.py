@@ -24,7 +24,7 @@ _NO_ROOM = -2
 _HIGH_BITS = np.uint64(0x8080808080808080)
 
 
-class _Record(NamedTuple):
+class _RecordFields(NamedTuple):
     """The fields of a record without its headers: where it ends, or -1 for a fault; its deltas and marks."""
 
     end: int
@@ -38,12 +38,12 @@ _NO_PARTS = Parts(0, 0, 0, 0, 0, 0)
 
 
 @inlined
-def _at_fault(cursor: np.ndarray, code: int, at: int) -> tuple[_Record, Parts]:
-    return _Record(stop(cursor, code, at), 0, 0, 0, 0), _NO_PARTS
+def _at_fault(cursor: np.ndarray, code: int, at: int) -> tuple[_RecordFields, Parts]:
+    return _RecordFields(stop(cursor, code, at), 0, 0, 0, 0), _NO_PARTS
 
 
 @inlined
-def _record(buf: np.ndarray, at: int, end: int, cursor: np.ndarray) -> tuple[_Record, Parts]:
+def _record(buf: np.ndarray, at: int, end: int, cursor: np.ndarray) -> tuple[_RecordFields, Parts]:
     """Reads the record at ``buf[at]`` up to its headers."""
     body, start = read_varint(buf, at, end)
     if start < 0:
@@ -75,7 +75,7 @@ def _record(buf: np.ndarray, at: int, end: int, cursor: np.ndarray) -> tuple[_Re
         marks |= faults.LENGTH_BELOW_NULL
     size = start - at + body if start - at == 1 else varint_size(body) + body
     parts = Parts(key_at, max(key_size, -1), value_at, max(value_size, -1), headers_at, headers)
-    return _Record(record_end, size, timestamp_delta, offset_delta, marks), parts
+    return _RecordFields(record_end, size, timestamp_delta, offset_delta, marks), parts
 
 
 @inlined
@@ -204,7 +204,7 @@ def _timestamp(base: _Base, delta: int) -> int:
 
 
 @inlined
-def _suspect(base: _Base, record: _Record, previous: int) -> int:
+def _suspect(base: _Base, record: _RecordFields, previous: int) -> int:
     """Returns the marks of a record, with those for deltas that contradict the header."""
     marks = record.marks
     if not base.log_append_time and base.timestamp + record.timestamp_delta > base.max_timestamp:

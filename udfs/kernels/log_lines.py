@@ -55,7 +55,7 @@ _DIGIT_PAIRS = np.frombuffer("".join(f"{i:02d}" for i in range(100)).encode(), d
 _LEAST = np.frombuffer(b"-9223372036854775808", dtype=np.uint8)
 
 
-class Texts(NamedTuple):
+class TextColumn(NamedTuple):
     """A column of n texts, as bytes to print.
 
     starts: int32[n + 1], where each begins in data (uint8). sizes: int32[n], the sizes to print, in bytes;
@@ -67,7 +67,7 @@ class Texts(NamedTuple):
     data: np.ndarray
 
 
-class Rows(NamedTuple):
+class RecordColumns(NamedTuple):
     """Columns of n records. offsets, timestamps (ms): int64[n]; sequences: int32[n]; keys, values: Texts.
 
     headers: int32[n + 1], the headers of each record in header_keys and header_values. crcs: int64[n], the
@@ -77,11 +77,11 @@ class Rows(NamedTuple):
     offsets: np.ndarray
     timestamps: np.ndarray
     sequences: np.ndarray
-    keys: Texts
-    values: Texts
+    keys: TextColumn
+    values: TextColumn
     headers: np.ndarray
-    header_keys: Texts
-    header_values: Texts
+    header_keys: TextColumn
+    header_values: TextColumn
     crcs: np.ndarray
     valid: np.ndarray
 
@@ -134,7 +134,7 @@ def _put_flag(out: np.ndarray, at: int, is_true: bool) -> int:
 
 
 @inlined
-def _put_bytes(out: np.ndarray, at: int, texts: Texts, i: int) -> int:
+def _put_bytes(out: np.ndarray, at: int, texts: TextColumn, i: int) -> int:
     begin = int64(texts.starts[i])
     size = int64(texts.starts[i + 1]) - begin
     copy_bytes(out, at, texts.data, begin, size)
@@ -199,7 +199,7 @@ def _put_batch(out: np.ndarray, at: int, e: np.void) -> int:
 
 
 @kernel
-def _put_headers(out: np.ndarray, at: int, rows: Rows, i: int, prints: int) -> int:
+def _put_headers(out: np.ndarray, at: int, rows: RecordColumns, i: int, prints: int) -> int:
     """Writes the headers of a record, ended by a bracket; returns the position after them."""
     begin, end = int64(rows.headers[i]), int64(rows.headers[i + 1])
     for k in range(begin, end):
@@ -225,7 +225,7 @@ def _put_headers(out: np.ndarray, at: int, rows: Rows, i: int, prints: int) -> i
 
 
 @kernel
-def _put_record(out: np.ndarray, at: int, e: np.void, rows: Rows, i: int, prints: int) -> int:
+def _put_record(out: np.ndarray, at: int, e: np.void, rows: RecordColumns, i: int, prints: int) -> int:
     """Writes the line of record ``i`` of ``rows``, of the batch ``e``; returns the position after it."""
     if prints & METADATA:
         at = _put_named(out, at, _RECORD_OFFSET, rows.offsets[i])
@@ -255,12 +255,12 @@ def _put_record(out: np.ndarray, at: int, e: np.void, rows: Rows, i: int, prints
 
 
 @inlined
-def _text_size(texts: Texts, begin: int, end: int) -> int:
+def _text_size(texts: TextColumn, begin: int, end: int) -> int:
     return int64(texts.starts[end]) - int64(texts.starts[begin])
 
 
 @inlined
-def _record_room(rows: Rows, i: int, prints: int) -> int:
+def _record_room(rows: RecordColumns, i: int, prints: int) -> int:
     """Returns the most bytes that the line of record ``i`` takes."""
     room = RECORD_ROOM
     if prints & CONTENTS:
@@ -275,7 +275,12 @@ def _record_room(rows: Rows, i: int, prints: int) -> int:
 
 @kernel
 def put_lines(
-    out: np.ndarray, batches: np.ndarray, counts: np.ndarray, rows: Rows, state: np.ndarray, prints: int
+    out: np.ndarray,
+    batches: np.ndarray,
+    counts: np.ndarray,
+    rows: RecordColumns,
+    state: np.ndarray,
+    prints: int,
 ) -> int:
     """Writes lines of ``batches`` (BATCH[n]) and their records into ``out`` (uint8); returns their bytes.
 

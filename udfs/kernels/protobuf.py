@@ -47,7 +47,7 @@ class Program(NamedTuple):
     symbols: np.ndarray
 
 
-class Rows(NamedTuple):
+class FilledRows(NamedTuple):
     """The rows that are filled. values: int64, all columns. base: int64[n], where a column begins in it.
 
     count, saved, room: int64[scopes], the rows that there are, were before the payload, and can be. need:
@@ -69,7 +69,7 @@ def decode_messages(
     starts: np.ndarray,
     ends: np.ndarray,
     first: int,
-    rows: Rows,
+    rows: FilledRows,
     stack: np.ndarray,
     failed: np.ndarray,
 ) -> int:
@@ -100,7 +100,9 @@ def _keep(to: np.ndarray, of: np.ndarray) -> None:
 
 
 @kernel
-def _message(program: Program, data: np.ndarray, at: int, end: int, rows: Rows, stack: np.ndarray) -> int:
+def _message(
+    program: Program, data: np.ndarray, at: int, end: int, rows: FilledRows, stack: np.ndarray
+) -> int:
     """Decodes one payload. Returns the position after it, WRONG or NO_ROOM."""
     fields, messages = program.fields, program.messages
     depth, message, row = 0, int64(0), _add_row(program, rows, 0)
@@ -155,7 +157,7 @@ def _message(program: Program, data: np.ndarray, at: int, end: int, rows: Rows, 
 
 
 @inlined
-def _add_row(program: Program, rows: Rows, scope: int) -> int:
+def _add_row(program: Program, rows: FilledRows, scope: int) -> int:
     """Adds a row with defaults to a scope, and returns its number; NO_ROOM where there is none."""
     row = rows.count[scope]
     if row >= rows.room[scope]:
@@ -168,7 +170,7 @@ def _add_row(program: Program, rows: Rows, scope: int) -> int:
 
 
 @inlined
-def _end_row(program: Program, rows: Rows, scope: int, row: int) -> None:
+def _end_row(program: Program, rows: FilledRows, scope: int, row: int) -> None:
     """Writes, for each repeated field of a row, the number of items up to the end of the row."""
     for column in range(program.scopes[scope, 0], program.scopes[scope, 1]):
         counted = program.columns[column, COUNTED]
@@ -197,7 +199,7 @@ def _find(fields: np.ndarray, hint: int, begin: int, end: int, number: int) -> i
 
 
 @inlined
-def _open(program: Program, rows: Rows, place: int, row: int) -> int:
+def _open(program: Program, rows: FilledRows, place: int, row: int) -> int:
     """Returns the row of a message in a field.
 
     It is WRONG where the message is left to the exact reader, NO_ROOM where the scope is full.
@@ -215,7 +217,9 @@ def _open(program: Program, rows: Rows, place: int, row: int) -> int:
 
 
 @inlined
-def _value(program: Program, rows: Rows, place: int, row: int, data: np.ndarray, at: int, end: int) -> int:
+def _value(
+    program: Program, rows: FilledRows, place: int, row: int, data: np.ndarray, at: int, end: int
+) -> int:
     """Reads a value of a field that is no message; returns the position after it, WRONG or NO_ROOM."""
     op, items = program.fields[place, OP], program.fields[place, ITEMS]
     value, at = _scalar(op, data, at, end)

@@ -22,7 +22,7 @@ from kafka_log_lake.udfs.kernels.jvm_text import repair_utf8
 from kafka_log_lake.udfs.kernels.record_cursor import FILLED
 
 
-class _Column(NamedTuple):
+class _ColumnLayout(NamedTuple):
     """The layout of a column in the arena: its type, the counts of its arrays, outer ones first, its buffers.
 
     arrays: (how many values, how many nulls): fields of FILLED. parts: of the arena.
@@ -33,20 +33,20 @@ class _Column(NamedTuple):
     parts: tuple[int, ...]
 
 
-def _numbers(kind: pa.DataType, part: int) -> _Column:
-    return _Column(kind, (("rows", "always_0"),), (a.NO_PART, part))
+def _numbers(kind: pa.DataType, part: int) -> _ColumnLayout:
+    return _ColumnLayout(kind, (("rows", "always_0"),), (a.NO_PART, part))
 
 
 _CONTROL_PARTS = (a.CONTROL, a.KEY_VALID, a.KEYS, a.KEY_DATA)  # what control types are read from
 _COLUMNS = {
-    "key": _Column(pa.binary(), (("rows", "null_keys"),), (a.KEY_VALID, a.KEYS, a.KEY_DATA)),
-    "value": _Column(pa.binary(), (("rows", "null_values"),), (a.VALUE_VALID, a.VALUES, a.VALUE_DATA)),
+    "key": _ColumnLayout(pa.binary(), (("rows", "null_keys"),), (a.KEY_VALID, a.KEYS, a.KEY_DATA)),
+    "value": _ColumnLayout(pa.binary(), (("rows", "null_values"),), (a.VALUE_VALID, a.VALUES, a.VALUE_DATA)),
     "offset": _numbers(pa.int64(), a.OFFSET),
-    "timestamp": _Column(
+    "timestamp": _ColumnLayout(
         pa.timestamp("us", "UTC"), (("rows", "null_timestamps"),), (a.TIMESTAMP_VALID, a.TIMESTAMP)
     ),
     "timestampType": _numbers(pa.int32(), a.TIMESTAMP_TYPE),
-    "headers": _Column(
+    "headers": _ColumnLayout(
         HEADER_TYPE,
         (
             ("rows", "null_headers"),
@@ -71,7 +71,7 @@ _COLUMNS = {
     "is_transactional": _numbers(pa.bool_(), a.TRANSACTIONAL),
     "is_control": _numbers(pa.bool_(), a.CONTROL),
     # null in all rows, until there are control records
-    "control_type": _Column(
+    "control_type": _ColumnLayout(
         pa.string(), (("rows", "rows"),), (a.CONTROL_TYPE_VALID, a.CONTROL_TYPES, a.NO_PART)
     ),
     "size_bytes": _numbers(pa.int32(), a.SIZE),

@@ -45,7 +45,7 @@ def decode_rows(read: FrameRead) -> Stage:
     """Returns a callable that makes rows of a table from rows of FRAME_SCHEMA; it raises ReadFailed."""
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
-        task = _Task(read)
+        task = _FrameTask(read)
         yield from task.chunks(batches) if read.is_chunked else task.values(batches)
         task.tell()
 
@@ -53,7 +53,7 @@ def decode_rows(read: FrameRead) -> Stage:
 
 
 @dataclass
-class _Task:
+class _FrameTask:
     """The work of one task.
 
     damages, damaged_bytes: how much damage it met. first: the first damage in words, "" before it.

@@ -34,7 +34,6 @@ TO_CHECK_SCHEMA = pa.schema(
     ]
 )
 CHECKED_SCHEMA = pa.schema([("segment", pa.string()), ("marks", pa.string())])
-CHECKED_DDL = "segment string, marks string"
 
 
 class FileMatch(StrEnum):

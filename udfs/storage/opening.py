@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafka_log_lake.udfs import now_reading
 from kafka_log_lake.udfs.storage.byte_source import PIECES, FileSource, path_of_uri
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ def open_source(uri: str, stop: int | None = None) -> FileSource | ObjectSource 
 
     stop: where reading ends; None for the end of the segment. Raises a SourceError.
     """
+    now_reading.note(uri)
     path = path_of_uri(uri)
     if path is not None and path.endswith(PIECES):
         from kafka_log_lake.udfs.storage.pieces import PiecesSource, read_pieces

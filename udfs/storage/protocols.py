@@ -92,12 +92,12 @@ class _Handler(FSSpecHandler):
         # Each read is one request for its bytes
         options = {"cache_type": "none"} if self.fs.async_impl else {}
         with self.asking() as system:
-            return PythonFile(_File(self, system.open(path, "rb", **options)), mode="r")
+            return PythonFile(_HandlerFile(self, system.open(path, "rb", **options)), mode="r")
 
     open_input_stream = open_input_file
 
 
-class _File:
+class _HandlerFile:
     """A file of a ``_Handler``, as pyarrow reads it."""
 
     def __init__(self, handler: _Handler, file: Any) -> None:

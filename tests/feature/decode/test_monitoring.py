@@ -16,7 +16,7 @@ from kafka_log_lake.pipelines import decode_batches, ingest_raw
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.decode.metrics import Metrics
 from kafka_log_lake.pipelines.decode.watch import Batching
-from kafka_log_lake.pipelines.tasks.slice_rows import Reader
+from kafka_log_lake.pipelines.tasks.slice_rows import SliceReader
 from tests.support import as_command
 from tests.support.dying import POINTS, DiedError, arrange
 from tests.support.logs import batches, data, marker, put
@@ -209,7 +209,7 @@ def test_spark_shows_jobs_by_run_and_phase(
         seen.append(tuple(context.getLocalProperty(name) for name in names))
 
     context.setLocalProperty(names[1], "mine")
-    arrange((Reader, "rows", 1, "before"), note, monkeypatch.setattr)
+    arrange((SliceReader, "rows", 1, "before"), note, monkeypatch.setattr)
     settings = Settings(source=(str(logs),), lake=str(tmp_path / "lake"))
     group = f"kafka-log-lake run {decode_batches.run(spark, settings).run_id}"
     size = sum(path.stat().st_size for path in logs.rglob("*.log"))

@@ -18,7 +18,7 @@ import pytest
 
 import kafka_log_lake
 from kafka_log_lake.pipelines.find import command as find
-from kafka_log_lake.pipelines.find.output import Table
+from kafka_log_lake.pipelines.find.output import MatchTable
 from tests.support import corpus
 from tests.support.logs import batch, batches, data, marker, put
 from tests.support.segment_maker import Batch, Record
@@ -115,7 +115,7 @@ def test_a_table_names_the_kind_of_each_value(
 
 def test_a_table_fits_80_columns(tmp_path: Path) -> None:
     put(tmp_path / "orders-12", 0, stored(0, Record(key=b"k" * 99, value=b"v" * 99)))
-    lines = [line for found in kafka_log_lake.find(tmp_path) for line in Table(80).lines(found)]
+    lines = [line for found in kafka_log_lake.find(tmp_path) for line in MatchTable(80).lines(found)]
     assert "kkkkk…" in lines[1]
     assert "vvvvvv…" in lines[1]
     assert max(map(len, lines)) <= 80

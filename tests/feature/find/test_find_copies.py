@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kafka_log_lake.pipelines.find import command as find
-from kafka_log_lake.pipelines.find.output import Table
+from kafka_log_lake.pipelines.find.output import MatchTable
 from tests.feature.find.test_find_command import stored
 from tests.support.logs import batch, put
 from tests.support.segment_maker import Record
@@ -53,7 +53,7 @@ def test_each_match_has_its_side_and_what_took_its_offset(
 
 def test_a_table_says_it_at_80_columns(disks: list[str]) -> None:
     sources = [one.removeprefix("--source=") for one in disks]
-    lines = [line for found in find.find(sources, key="k0", cores=1) for line in Table(80).lines(found)]
+    lines = [line for found in find.find(sources, key="k0", cores=1) for line in MatchTable(80).lines(found)]
     (said,) = [
         line for line in lines if line.startswith("    b1: losing side (diverged, ") and "taken" in line
     ]
@@ -66,7 +66,7 @@ def test_a_key_that_was_searched_is_not_cut(topic: str, tmp_path: Path) -> None:
     put(tmp_path / f"{topic}-12", 0, batch(0, records=2, base_timestamp=1_700_000_000_000))
     (found,) = find.find(tmp_path, key="k1", cores=1)
     found = found.set_column(found.schema.names.index("key"), "key", pa.array([b"user17"]))
-    lines = [*Table(80, keys_first=True).lines(found)]
+    lines = [*MatchTable(80, keys_first=True).lines(found)]
     assert "user17 " in lines[1]
     assert max(map(len, lines)) <= 80
     assert lines[1].split()[0].endswith("-12")

@@ -214,7 +214,8 @@ def test_a_segment_that_ends_inside_a_batch(tmp_path: Path) -> None:
     assert (found.status, found.causes[0].kind) == ("tail", CUT)
     assert str(next(summary(found))).endswith("bytes: no damage, if no other segment of the log follows")
     assert found.problem == (
-        f"the segment ends inside a batch: {len(second)} bytes by its length, {len(second) - 7} are there"
+        f"the segment ends inside a batch: {len(second)} bytes by its length, {len(second) - 7} are there, "
+        f"at {len(first)}"
     )
 
 

@@ -12,13 +12,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from kafka_log_lake.pipelines import decode_batches
-from kafka_log_lake.pipelines.engine.processes import Processes
+from kafka_log_lake.pipelines.engine.pool import WorkerPool
 from tests.support import logs
 from tests.support.kept_workers import KeptWorkers
 from tests.support.processes import wait_for
@@ -33,19 +32,19 @@ def _kept_workers(workers: KeptWorkers) -> None:
 
 COMMAND = """
     import signal
-    from kafka_log_lake.pipelines.tasks.pool import WorkerPool
+    from kafka_log_lake.pipelines.engine.pool import WorkerPool
 
     def interrupted(number):
         signal.raise_signal(signal.SIGINT)
         return number
 
-    with WorkerPool(2) as pool:
+    with WorkerPool(2, is_forked=True) as pool:
         print(sum(pool.map(interrupted, range(20))), flush=True)
 """
 
 
 def test_a_worker_leaves_ctrl_c_to_its_parent() -> None:
-    """A worker that it ends may keep the lock of the results: the others would wait for it for ever."""
+    """A worker that it ended would have to do its task again."""
     command = [sys.executable, "-c", textwrap.dedent(COMMAND)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "190\n", "")
@@ -55,18 +54,17 @@ def test_ctrl_c_ends_what_the_workers_have_not_begun(tmp_path: Path) -> None:
     command = """
         import os, signal, sys, time
         from pathlib import Path
-        from kafka_log_lake.pipelines.tasks import pool
+        from kafka_log_lake.pipelines.engine.pool import WorkerPool
 
         def interrupting(number):
             if number == 0:
                 os.kill(os.getppid(), signal.SIGINT)
-                for _ in range(1000):
-                    time.sleep(0 if pool.is_ended() else 0.01)
+                time.sleep(60)
             elif number == 1:
                 Path(sys.argv[1]).touch()
 
-        with pool._workers(2) as run:
-            list(run(interrupting, range(128)))
+        with WorkerPool(1, is_forked=True) as pool:
+            list(pool.map(interrupting, range(128)))
     """
     begun = tmp_path / "begun"
     done = subprocess.run(
@@ -102,9 +100,9 @@ def test_ctrl_c_keeps_what_was_decoded_and_the_next_run_does_the_rest(
         logs.put(tmp_path / f"logs/t-{partition}", offset, Batch([Record(b"k")], base_offset=offset).encode())
     command = ["--source", str(tmp_path / "logs"), "--lake", str(tmp_path / "lake"), "--cores", "1"]
     command += ["--slice-bytes", "100"]  # a group is a segment, a task has several
-    run, left = Processes._run, [presses]
+    run, left = WorkerPool._run, [presses]
 
-    def interrupted(self: Processes, *args: Any) -> pa.Table:
+    def interrupted(self: WorkerPool, *args: Any) -> object:
         answer = run(self, *args)
         while left[0] > 0:
             left[0] -= 1
@@ -113,7 +111,7 @@ def test_ctrl_c_keeps_what_was_decoded_and_the_next_run_does_the_rest(
         return answer
 
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)  # that of other tests
-    monkeypatch.setattr(Processes, "_run", interrupted)
+    monkeypatch.setattr(WorkerPool, "_run", interrupted)
     assert decode_batches.main(command) == 130
     printed = capsys.readouterr().err
     assert "Ctrl-C again stops at once" in printed

@@ -19,7 +19,7 @@ from kafka_log_lake.pipelines.cli.options import exit_code_of, set_up_logging
 from kafka_log_lake.pipelines.cli.terminal import invocation
 from kafka_log_lake.pipelines.cli.text_tables import Section, print_table
 from kafka_log_lake.pipelines.decode.summary import Summary, TopicTotals
-from kafka_log_lake.pipelines.query.rows import UNCUT, Column, csv_lines, plain_number, table_lines
+from kafka_log_lake.pipelines.query.rows import UNCUT, ResultColumn, csv_lines, plain_number, table_lines
 from tests.support.segment_maker import Batch, Record
 
 # ESC and a colour, BEL, CR, a C1 character (CSI in one byte), right-to-left override, line separator
@@ -29,7 +29,7 @@ SHOWN = r"a\x1b[31mb\x07c\rd\x9b2Je\u202ef\u2028g\nh"
 
 def test_a_table_shows_them_in_cells_and_in_names() -> None:
     row = json.dumps({HOSTILE: HOSTILE, "bytes": "G1s="})
-    head, _, cells, _ = table_lines([Column(HOSTILE), Column("bytes", is_binary=True)], [row])
+    head, _, cells, _ = table_lines([ResultColumn(HOSTILE), ResultColumn("bytes", is_binary=True)], [row])
     assert head == f"{SHOWN}  bytes"
     assert cells == f"{SHOWN}  0x1b5b"
 
@@ -64,8 +64,12 @@ def test_commands_to_paste_name_the_interpreter_that_works(
 
 def test_csv_keeps_line_breaks_and_shows_the_others() -> None:
     row = json.dumps({"text": HOSTILE, "number": "-Infinity", "bytes": "+w==", "sum": -1, "formula": "=1"})
-    columns = [Column("text"), Column("number", is_number=True), Column("bytes", is_binary=True)]
-    columns += [Column("sum"), Column("formula")]
+    columns = [
+        ResultColumn("text"),
+        ResultColumn("number", is_number=True),
+        ResultColumn("bytes", is_binary=True),
+    ]
+    columns += [ResultColumn("sum"), ResultColumn("formula")]
     head, line = csv_lines(columns, [row])
     assert head == "text,number,bytes,sum,formula"
     shown = SHOWN.replace(r"\r", "\r").replace(r"\n", "\n")
@@ -98,7 +102,7 @@ def test_warnings_and_errors_are_one_line_that_shows_them(capsys: pytest.Capture
 
 ROW = json.dumps({"name": "日本 e\u0301 🎈", "offset": 7, "value": "x" * 100}, ensure_ascii=False)
 OTHER = json.dumps({"name": "plain", "offset": 12345, "value": None})
-OF_ROWS = [Column("name"), Column("offset", is_number=True), Column("value")]
+OF_ROWS = [ResultColumn("name"), ResultColumn("offset", is_number=True), ResultColumn("value")]
 
 
 def test_numbers_stand_to_the_right_and_wide_characters_take_two_columns() -> None:
@@ -155,7 +159,7 @@ def test_a_table_cuts_no_command_and_writes_numbers_as_a_person_does(room: int) 
         "kafka-consumer-groups.sh --bootstrap-server HOST:9092 --group GROUP --topic a:0 --to-offset "
         + "9" * 60
     )
-    columns = [Column("command"), Column("text"), Column("share", is_number=True)]
+    columns = [ResultColumn("command"), ResultColumn("text"), ResultColumn("share", is_number=True)]
     rows = [f'{{"command": "{reset}", "text": "{"x" * 200}", "share": 5.230173599999999E-4}}']
     *cells, _ = table_lines(columns, rows, room)
     assert reset in "".join(cells)

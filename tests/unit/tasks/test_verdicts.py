@@ -15,7 +15,7 @@ from kafka_log_lake.pipelines.cli.errors import RunFailed
 from kafka_log_lake.pipelines.plan.ledger import LedgerRow
 from kafka_log_lake.pipelines.plan.segment_actions import Action
 from kafka_log_lake.pipelines.plan.slices import Segment
-from kafka_log_lake.pipelines.tasks.verdicts import Verdict, judge, shortened
+from kafka_log_lake.pipelines.tasks.verdicts import SegmentVerdict, judge, shortened
 from kafka_log_lake.udfs.decoder.decoded import Totals
 from kafka_log_lake.udfs.spark.protocol import SliceReport, StageOptions
 
@@ -40,7 +40,7 @@ def report(
     return SliceReport(0, "file:///t-0/0.log", start, Totals(**(made | values)), fingerprint)
 
 
-def verdict(*reports: SliceReport, **values: Any) -> Verdict:
+def verdict(*reports: SliceReport, **values: Any) -> SegmentVerdict:
     return judge(segment(**values), reports, RUN)
 
 

@@ -15,7 +15,7 @@ from google.protobuf import message_factory
 from kafka_log_lake.udfs.format.schema import HEADER_TYPE
 from kafka_log_lake.udfs.values.avro import payload as avro
 from kafka_log_lake.udfs.values.json import texts as json_texts
-from kafka_log_lake.udfs.values.json.texts import TextColumns
+from kafka_log_lake.udfs.values.json.texts import JsonTextDecoder
 from kafka_log_lake.udfs.values.protobuf import schema as protobuf_schema
 from kafka_log_lake.udfs.values.protobuf.payload import MessageReader
 from kafka_log_lake.udfs.values.schemas.payload import PayloadError
@@ -53,7 +53,7 @@ def changed(data: bytes, chance: random.Random, start: int = 0) -> bytes:
     return bytes(made)
 
 
-def check_same(columns: TextColumns, payloads: Sequence[bytes], read: Callable[[bytes], Any]) -> int:
+def check_same(columns: JsonTextDecoder, payloads: Sequence[bytes], read: Callable[[bytes], Any]) -> int:
     """Fails where a text differs from what is read; returns how many texts there are."""
     starts = np.zeros(len(payloads), np.int64)
     texts, failed = columns.decode(pa.array(payloads, pa.binary()), starts)

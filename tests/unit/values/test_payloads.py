@@ -12,7 +12,7 @@ import pytest
 
 from kafka_log_lake.udfs.format.schema import HEADER_TYPE
 from kafka_log_lake.udfs.values.schemas import payload
-from kafka_log_lake.udfs.values.schemas.payload import Decoded
+from kafka_log_lake.udfs.values.schemas.payload import DecodedPayload
 from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE, PayloadReader
 from kafka_log_lake.udfs.values.schemas.plain_payloads import plain_of
 from kafka_log_lake.udfs.values.schemas.registry import (
@@ -52,7 +52,7 @@ def test_payloads_are_what_was_sent(topic: str) -> None:
                 check(line, KEY, found)
 
 
-def check_value(line: dict[str, Any], found: Decoded) -> None:
+def check_value(line: dict[str, Any], found: DecodedPayload) -> None:
     if line.get("ambiguous"):  # bytes that have no single right answer; none may be lost
         assert found.value is not None
     elif "error" in line:
@@ -61,7 +61,7 @@ def check_value(line: dict[str, Any], found: Decoded) -> None:
         check(line, VALUE, found)
 
 
-def check(line: dict[str, Any], side: str, found: Decoded) -> None:
+def check(line: dict[str, Any], side: str, found: DecodedPayload) -> None:
     assert found.reason is None, (line, found)
     assert found.format == line[f"{side}_format"], (line, found)
     assert same(found.value, line[side]), (line, found)

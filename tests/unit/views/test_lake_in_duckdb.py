@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Field
+from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from kafka_log_lake import connect
@@ -70,6 +71,46 @@ def test_a_connection_writes_nothing_and_reads_nothing_else(
 ) -> None:
     with pytest.raises(duckdb.Error):
         connection.execute(statement)
+
+
+def test_offset_needs_no_quotes_and_an_offset_clause_stays_one(lake: str) -> None:
+    insert(lake, "records", [{"topic": "a", "partition": 0, "magic": 2, "offset": n} for n in range(4)])
+    with connect(lake) as database:
+        assert database.sql("SELECT offset FROM records ORDER BY offset LIMIT 2 OFFSET 1").fetchall() == [
+            (1,),
+            (2,),
+        ]
+        assert database.execute("SELECT max(offset) FROM records WHERE offset < ?", [3]).fetchone() == (2,)
+        assert database.cursor().execute("SELECT min(offset) FROM records").fetchone() == (0,)
+        assert isinstance(database, duckdb.DuckDBPyConnection)
+
+
+def test_show_tables_lists_views_by_task_and_the_rest_in_internal(lake: str) -> None:
+    write_deltalake(f"{lake}/typed/h.avro", pa.table({"offset": pa.array([7], pa.int64())}))
+    database = connect(lake)
+    shown = database.sql("SHOW TABLES;").fetchall()
+    assert [group for group, *_ in shown][:2] == ["topics", "topics"]
+    names = {name: group for group, name, _ in shown}
+    assert (names["lost_offsets"], names["records"], names['typed."h.avro"']) == ("damage", "tables", "typed")
+    assert "log_starts" not in names
+    rest = {name for (name,) in database.sql("SHOW TABLES FROM internal").fetchall()}
+    assert {"log_starts", "published_records"} <= rest
+    assert database.sql("FROM internal.log_starts").fetchall() == database.sql("FROM log_starts").fetchall()
+    assert answer(lake, "show tables", "csv")[0] == "group,name,about"
+
+
+def test_a_name_with_a_dot_is_explained(lake: str) -> None:
+    write_deltalake(f"{lake}/typed/h.avro", pa.table({"offset": pa.array([7], pa.int64())}))
+    said = r'; quote it: typed\."h\.avro"$'
+    for statement in ("SELECT offset FROM typed.h.avro", "DESCRIBE Typed.H.Avro"):
+        with pytest.raises(duckdb.Error, match=said):
+            connect(lake).sql(statement)
+        with pytest.raises(UserError, match=said):
+            answer(lake, statement)
+    assert connect(lake).sql('SELECT offset FROM typed."h.avro"').fetchall() == [(7,)]
+    with pytest.raises(UserError) as wrong:
+        answer(lake, "SELECT nothing FROM records")
+    assert "quote it" not in str(wrong.value)
 
 
 def test_variables_of_python_are_no_tables(lake_template: str) -> None:

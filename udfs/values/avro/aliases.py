@@ -73,7 +73,7 @@ def _with_names(array: pa.Array, target: pa.DataType) -> pa.Array:
     if array.type.equals(target):
         return array
     if pa.types.is_struct(target):
-        parts = [_with_names(array.field(at), one.type) for at, one in enumerate(target)]
+        parts = [_with_names(array.field(at), field.type) for at, field in enumerate(target)]
         return pa.StructArray.from_arrays(parts, fields=list(target), mask=array.is_null())
     if pa.types.is_list(target):
         return list_of(array, _with_names(array.values, target.value_type))
@@ -88,5 +88,5 @@ def _relabelled(value: Any, arrow: pa.DataType, target: pa.DataType) -> Any:
         pairs = zip(arrow, target, strict=True)
         return {new.name: _relabelled(value[old.name], old.type, new.type) for old, new in pairs}
     if pa.types.is_list(arrow):
-        return [_relabelled(one, arrow.value_type, target.value_type) for one in value]
+        return [_relabelled(item, arrow.value_type, target.value_type) for item in value]
     return [(name, _relabelled(one, arrow.item_type, target.item_type)) for name, one in value]

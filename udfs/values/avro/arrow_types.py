@@ -124,10 +124,10 @@ def plain_value(type_: AvroType, value: Any, above: tuple[AvroType, ...] = ()) -
         }
     if type_.kind == "array":
         assert type_.items is not None
-        return [plain_value(type_.items, one, inside) for one in value]
+        return [plain_value(type_.items, item, inside) for item in value]
     if type_.kind == "map":
         assert type_.items is not None
-        return [(name, plain_value(type_.items, one, inside)) for name, one in value.items()]
+        return [(name, plain_value(type_.items, item, inside)) for name, item in value.items()]
     return _plain_leaf(type_, value)
 
 

@@ -31,7 +31,7 @@ _MOST_BYTES = 1 << 24  # of payloads whose texts are made at a time
 _KEPT = ("uuid", "duration")  # logical types whose columns keep all
 
 
-class TextColumns:
+class JsonTextDecoder:
     """A decoder of the payloads of one schema into JSON texts."""
 
     arrow_type = pa.string()
@@ -70,18 +70,18 @@ class _RepeatedKeys(Exception):
     """Says that a map has a key twice: only the exact reader knows which value counts."""
 
 
-def of_avro(type_: AvroType) -> TextColumns:
+def of_avro(type_: AvroType) -> JsonTextDecoder:
     """Returns the decoder of a schema's payloads.
 
     A PayloadError for a type whose payloads are read one by one.
     """
     if type_.is_recursive() or type_.kind == "bytes":
         raise PayloadError("unreadable_schema", "a recursive type has no columns")
-    return TextColumns(AvroColumns(_bare(type_)), lambda values: _avro(type_, values))
+    return JsonTextDecoder(AvroColumns(_bare(type_)), lambda values: _avro(type_, values))
 
 
-def of_message(message: MessageReader) -> TextColumns:
-    return TextColumns(ProtobufColumns(message), lambda values: _message(message, values, ()))
+def of_message(message: MessageReader) -> JsonTextDecoder:
+    return JsonTextDecoder(ProtobufColumns(message), lambda values: _message(message, values, ()))
 
 
 def _bare(type_: AvroType) -> AvroType:

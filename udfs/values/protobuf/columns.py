@@ -214,15 +214,15 @@ class _Tables:
             np.array(symbols, np.int64),
         )
 
-    def rows(self, rows: int) -> k.Rows:
+    def rows(self, rows: int) -> k.FilledRows:
         """Allocates empty columns for so many rows, and as many items of each repeated field."""
         room = np.full(len(self._columns), max(rows, _FIRST_ROOM), np.int64)
         ends = np.cumsum(self._sizes(room))
         values, count = np.empty(int(ends[-1]) if len(ends) else 0, np.int64), np.zeros_like(room)
         base = np.concatenate([[0], ends[:-1]]).astype(np.int64)
-        return k.Rows(values, base, count, np.zeros_like(room), room, np.zeros(1, np.int64))
+        return k.FilledRows(values, base, count, np.zeros_like(room), room, np.zeros(1, np.int64))
 
-    def grown(self, rows: k.Rows) -> k.Rows:
+    def grown(self, rows: k.FilledRows) -> k.FilledRows:
         """Returns the rows with twice the room for the scope that was full.
 
         Its columns move after the last one.
@@ -270,7 +270,7 @@ class _Assembly:
     failed: bool[n], to which it adds the payloads that have a key twice in a map.
     """
 
-    def __init__(self, rows: k.Rows, raw: np.ndarray, failed: np.ndarray) -> None:
+    def __init__(self, rows: k.FilledRows, raw: np.ndarray, failed: np.ndarray) -> None:
         self._rows, self._raw, self._failed = rows, raw, failed
 
     def _numbers(self, column: int, rows: int) -> np.ndarray:

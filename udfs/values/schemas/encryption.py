@@ -119,8 +119,8 @@ class _Walk:
             self._records[full] = node, name
             for one in node["fields"]:
                 self._declare(one.get("type") if isinstance(one, Mapping) else None, full)
-        for one in _parts(node):
-            self._declare(one, name)
+        for part in _parts(node):
+            self._declare(part, name)
 
     def _of(
         self, node: object, path: tuple[str, ...], name: str, root: object, above: tuple[int, ...]

@@ -66,7 +66,7 @@ def canonical_bytes(value: bytes) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Decoded:
+class DecodedPayload:
     """The result of decoding a payload: its format, value and schema, or the reason of its error.
 
     format: avro, avro-container (a list of its values), protobuf, jsonschema, json, json-connect, text,
@@ -91,9 +91,9 @@ class Decoded:
         return canonical_bytes(self.content) if isinstance(self.content, bytes) else self.content
 
 
-def failed(format_: str, payload: bytes, error: PayloadError, schema: Schema | None = None) -> Decoded:
+def failed(format_: str, payload: bytes, error: PayloadError, schema: Schema | None = None) -> DecodedPayload:
     """Returns the result for a payload that can't be decoded."""
-    return Decoded(format_, payload, schema, error.reason, str(error))
+    return DecodedPayload(format_, payload, schema, error.reason, str(error))
 
 
 def canonical_float(value: float) -> float | str:

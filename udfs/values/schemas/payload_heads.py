@@ -99,7 +99,7 @@ def pairs_at(headers: pa.Array | None, row: int) -> list[tuple[str, bytes | None
 
 def pairs_of(headers: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]]:
     """Returns headers as pairs of key and value; [] for null."""
-    return [(one["key"], one["value"]) for one in headers or ()]
+    return [(header["key"], header["value"]) for header in headers or ()]
 
 
 def by_index(

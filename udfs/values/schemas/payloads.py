@@ -17,7 +17,7 @@ from kafka_log_lake.udfs.values.json.parse import parse_json
 from kafka_log_lake.udfs.values.protobuf import schema as protobuf_schema
 from kafka_log_lake.udfs.values.protobuf.payload import MessageReader
 from kafka_log_lake.udfs.values.schemas import encryption, wire_formats
-from kafka_log_lake.udfs.values.schemas.payload import Decoded, PayloadError, failed
+from kafka_log_lake.udfs.values.schemas.payload import DecodedPayload, PayloadError, failed
 from kafka_log_lake.udfs.values.schemas.plain_payloads import plain_payload
 from kafka_log_lake.udfs.values.schemas.registry import (
     AVRO,
@@ -53,7 +53,7 @@ class PayloadReader:
 
     def read(
         self, topic: str, side: str, payload: bytes | None, headers: Headers = (), plain: str = ""
-    ) -> Decoded:
+    ) -> DecodedPayload:
         """Decodes one key or value.
 
         plain: what the topic's payloads without a schema are: json, text or bytes (``plain_of``); "" for a
@@ -64,9 +64,9 @@ class PayloadReader:
         except PayloadError as error:
             return failed("bytes", payload or b"", error)
         if payload is None:
-            return Decoded("null", None)
+            return DecodedPayload("null", None)
         if framing.kind == wire_formats.EMPTY:
-            return Decoded("empty", "")
+            return DecodedPayload("empty", "")
         if framing.kind in (wire_formats.PLAIN, wire_formats.CONTAINER):
             bare = self._of_registry(topic, side, payload, Framing(framing.kind)) if self.has_files else None
             if bare is not None and bare.schema is not None and bare.reason is None:
@@ -87,19 +87,21 @@ class PayloadReader:
             is_number = (
                 found.reason and side == KEY and framing.start and self._is_long(topic, payload, framing)
             )
-            return Decoded("bytes", payload) if is_number else found
+            return DecodedPayload("bytes", payload) if is_number else found
         detail = f"written with the registry of {framing.kind}, whose schemas are not at hand"
-        return Decoded(framing.kind, payload, None, "no_registry", detail)
+        return DecodedPayload(framing.kind, payload, None, "no_registry", detail)
 
-    def _single_object(self, payload: bytes, framing: Framing) -> Decoded:
+    def _single_object(self, payload: bytes, framing: Framing) -> DecodedPayload:
         """Decodes a payload that begins with the fingerprint of its Avro schema."""
         schema = self._by_fingerprint().get(framing.id or 0)
         if schema is None:
             detail = f"no schema of Avro has the fingerprint {payload[2:10].hex()}"
-            return Decoded(framing.kind, payload, None, "no_registry", detail)
+            return DecodedPayload(framing.kind, payload, None, "no_registry", detail)
         value, error = self._try(schema, payload, framing)
         return (
-            Decoded(FORMATS[AVRO], value, schema) if error is None else failed("avro", payload, error, schema)
+            DecodedPayload(FORMATS[AVRO], value, schema)
+            if error is None
+            else failed("avro", payload, error, schema)
         )
 
     def _by_fingerprint(self) -> dict[int, Schema]:
@@ -113,7 +115,7 @@ class PayloadReader:
                         self._fingerprints.setdefault(avro_files.fingerprint(type_), schema)
         return self._fingerprints
 
-    def _of_registry(self, topic: str, side: str, payload: bytes, framing: Framing) -> Decoded:
+    def _of_registry(self, topic: str, side: str, payload: bytes, framing: Framing) -> DecodedPayload:
         candidates = self.candidates(topic, side, framing)
         if not candidates:
             return self._unknown(payload, framing)
@@ -138,7 +140,7 @@ class PayloadReader:
             both = " and ".join(f"{one.subject} version {one.version}" for one, _ in sound)
             error = PayloadError("ambiguous_id", f"the id belongs to {both}, and each consumes every byte")
             return failed(FORMATS.get(schema.type, "bytes"), payload, error, schema)
-        return Decoded(FORMATS[schema.type], value, schema)
+        return DecodedPayload(FORMATS[schema.type], value, schema)
 
     def candidates(self, topic: str, side: str, framing: Framing) -> list[Schema]:
         """Returns the schemas that a framing may mean, the likeliest first.
@@ -162,7 +164,7 @@ class PayloadReader:
             return False
         return all(_rank(candidate, topic, KEY) > 1 for candidate in self.candidates(topic, KEY, framing))
 
-    def _unknown(self, payload: bytes, framing: Framing) -> Decoded:
+    def _unknown(self, payload: bytes, framing: Framing) -> DecodedPayload:
         if framing.kind == wire_formats.GUID:
             return failed(
                 "bytes", payload, PayloadError("unknown_guid", f"no schema has GUID {framing.guid}")
@@ -172,7 +174,7 @@ class PayloadReader:
             detail = (
                 f"written with Apicurio's registry (global id {global_id}), whose schemas are not at hand"
             )
-            return Decoded("apicurio8", payload, None, "no_registry", detail)
+            return DecodedPayload("apicurio8", payload, None, "no_registry", detail)
         return failed("bytes", payload, PayloadError("unknown_id", f"no schema has id {framing.id}"))
 
     def _try(self, schema: Schema, payload: bytes, framing: Framing) -> tuple[Any, PayloadError | None]:
@@ -343,8 +345,8 @@ def _protobuf_reader(
     return read
 
 
-def _container(payload: bytes) -> Decoded:
+def _container(payload: bytes) -> DecodedPayload:
     try:
-        return Decoded(wire_formats.CONTAINER, avro_files.read_container(payload))
+        return DecodedPayload(wire_formats.CONTAINER, avro_files.read_container(payload))
     except PayloadError as error:
         return failed(wire_formats.CONTAINER, payload, error)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from kafka_log_lake.udfs.values.json.parse import parse_json
-from kafka_log_lake.udfs.values.schemas.payload import Decoded, PayloadError, failed
+from kafka_log_lake.udfs.values.schemas.payload import DecodedPayload, PayloadError, failed
 
 CONNECT = {"schema", "payload"}  # the members of Kafka Connect's envelope
 _OPENS = re.compile(r"[\ufeff \t\r\n]*[{\[]")
@@ -15,34 +15,42 @@ _OPENS = re.compile(r"[\ufeff \t\r\n]*[{\[]")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 
 
-def plain_payload(payload: bytes, plain: str) -> Decoded:
+def plain_payload(payload: bytes, plain: str) -> DecodedPayload:
     """Decodes an unframed payload.
 
     plain: json, text or bytes; "" for a look: an object or array of JSON, text, bytes.
     """
     if plain == "bytes":
-        return Decoded("bytes", payload)
+        return DecodedPayload("bytes", payload)
     try:
         text = payload.decode()
     except UnicodeDecodeError as error:
         problem = PayloadError("invalid_utf8", f"not UTF-8: {error.reason}", error.start)
-        return failed("bytes", payload, problem) if plain else Decoded("bytes", payload)
+        return failed("bytes", payload, problem) if plain else DecodedPayload("bytes", payload)
     if plain == "json" or (not plain and _OPENS.match(text)):
         try:
             value = parse_json(payload)
         except PayloadError as error:
-            return Decoded("text", text, None, error.reason, str(error)) if plain else Decoded("text", text)
+            return (
+                DecodedPayload("text", text, None, error.reason, str(error))
+                if plain
+                else DecodedPayload("text", text)
+            )
         if isinstance(value, dict) and value.keys() == CONNECT:
-            return Decoded("json-connect", value["payload"])
-        return Decoded("json", value)
-    return Decoded("text", text) if plain or not _CONTROL.search(text) else Decoded("bytes", payload)
+            return DecodedPayload("json-connect", value["payload"])
+        return DecodedPayload("json", value)
+    return (
+        DecodedPayload("text", text)
+        if plain or not _CONTROL.search(text)
+        else DecodedPayload("bytes", payload)
+    )
 
 
 _LIKE_JSON = frozenset("{[\"'+-./0123456789")
 _JSON_WORDS = ("true", "false", "null")
 
 
-def plain_of(sample: Iterable[Decoded]) -> str:
+def plain_of(sample: Iterable[DecodedPayload]) -> str:
     """Returns what a topic side's payloads without a schema are: json, text, bytes, or "" where mixed.
 
     sample: of the side's payloads, read with ``plain`` "". Broken JSON is text there, so that objects and
@@ -60,7 +68,7 @@ def plain_of(sample: Iterable[Decoded]) -> str:
     return "bytes" if others > 9 * (objects + alike + texts) else ""
 
 
-def _look(decoded: Decoded) -> str:
+def _look(decoded: DecodedPayload) -> str:
     if decoded.reason is not None:
         return "framed"  # by a schema that is not known
     if decoded.format in ("json", "json-connect"):

@@ -78,7 +78,9 @@ def payload_formats(looks: Mapping[str, Counter[PayloadKind]]) -> list[PayloadFo
         formats: dict[tuple[str, str], list[tuple[PayloadKind, int]]] = defaultdict(list)
         for look, count in counts.items():
             formats[look.side, look.format].append((look, count))
-        ordered = sorted(formats.items(), key=lambda one: (one[0][0], -sum(n for _, n in one[1]), one[0][1]))
+        ordered = sorted(
+            formats.items(), key=lambda item: (item[0][0], -sum(n for _, n in item[1]), item[0][1])
+        )
         found += [_format(topic, *place, some) for place, some in ordered]
     return found
 

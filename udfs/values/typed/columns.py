@@ -27,7 +27,7 @@ from kafka_log_lake.udfs.values.protobuf.payload import MessageReader
 from kafka_log_lake.udfs.values.schemas.compiled import compiled, compiled_texts
 from kafka_log_lake.udfs.values.schemas.defaults import ColumnReader
 from kafka_log_lake.udfs.values.schemas.merged_types import conformed, merged, own_name, safe_names, storable
-from kafka_log_lake.udfs.values.schemas.payload import Decoded, PayloadError
+from kafka_log_lake.udfs.values.schemas.payload import DecodedPayload, PayloadError
 from kafka_log_lake.udfs.values.schemas.payload_arrays import bytes_at, rows_at
 from kafka_log_lake.udfs.values.schemas.payload_heads import (
     ID_SIZE,
@@ -50,10 +50,10 @@ _LOOKS = {texts.JSON_LIKE: JSON, texts.TEXT: TEXT, texts.BYTES: BYTES}
 
 
 class PayloadFailure(NamedTuple):
-    """A payload that can't be decoded: its row, and the reason as ``Decoded``."""
+    """A payload that can't be decoded: its row, and the reason as ``DecodedPayload``."""
 
     row: int
-    decoded: Decoded
+    decoded: DecodedPayload
 
 
 @dataclass
@@ -61,7 +61,7 @@ class TypedSide:
     """The decoded keys, or values, of n rows, in parts of one type each.
 
     parts: label, rows (int64[m], rising) and their values. schema_ids: rows and the id of their schema.
-    formats: rows and what they are, as ``Decoded.format``.
+    formats: rows and what they are, as ``DecodedPayload.format``.
     """
 
     rows: int
@@ -342,7 +342,7 @@ class SideDecoder:
         return JSON, json_columns.column(values, type_)
 
     def _plain_value(
-        self, decoded: Decoded, payload: bytes, headers: list[tuple[str, bytes | None]]
+        self, decoded: DecodedPayload, payload: bytes, headers: list[tuple[str, bytes | None]]
     ) -> tuple[str, pa.DataType, Any]:
         """Returns label, Arrow type and value for ``pa.array`` of a payload that was decoded exactly."""
         if decoded.schema is not None and decoded.schema.type in (AVRO, PROTOBUF):
@@ -374,7 +374,7 @@ class LookDecoder(SideDecoder):
             one_by_one[rows] = False
 
     def _plain_value(
-        self, decoded: Decoded, payload: bytes, headers: list[tuple[str, bytes | None]]
+        self, decoded: DecodedPayload, payload: bytes, headers: list[tuple[str, bytes | None]]
     ) -> tuple[str, pa.DataType, Any]:
         return TEXT, pa.string(), None
 
@@ -400,6 +400,6 @@ class TextDecoder(SideDecoder):
         return TEXT, compiled_texts(self._reader, schema, message)
 
     def _plain_value(
-        self, decoded: Decoded, payload: bytes, headers: list[tuple[str, bytes | None]]
+        self, decoded: DecodedPayload, payload: bytes, headers: list[tuple[str, bytes | None]]
     ) -> tuple[str, pa.DataType, Any]:
         return TEXT, pa.string(), json_columns.text(decoded.value)

@@ -64,9 +64,6 @@ DONE = pa.schema(
     ]
 )
 
-_SQL = {pa.string(): "string", pa.int64(): "bigint"}
-DONE_DDL = ", ".join(f"{one.name} {_SQL[one.type]}" for one in DONE)
-
 
 @dataclass(frozen=True)
 class TypedOptions:
@@ -153,7 +150,7 @@ def decode_files(options: TypedOptions) -> Callable[[Iterator[pa.RecordBatch]], 
         reader = PayloadReader(options.registry)
         for batch in batches:
             for task in batch.to_pylist():
-                done = _File(options, reader, task).decode()
+                done = _FileDecoder(options, reader, task).decode()
                 yield pa.RecordBatch.from_pylist([done], DONE)
 
     return run
@@ -163,7 +160,7 @@ class _TypesGrew(Exception):
     """Raised where a file holds a type that has no column in the file being written."""
 
 
-class _File:
+class _FileDecoder:
     """Decodes one data file of ``records``. task: a row of TASK."""
 
     def __init__(self, options: TypedOptions, reader: PayloadReader, task: Mapping[str, str]) -> None:
@@ -195,7 +192,7 @@ class _File:
                 self._options.fills,
             )
         schema = typed_schema(self._types, self._options.is_flat)
-        totals = _Totals()
+        totals = _FileTotals()
         errors: list[pa.Table] = []
         system, folder = open_store(f"{self._options.lake}/{table_folder(self._task['topic'])}")
         name = file_name(self._task["file"], signature(types + self._options.form))
@@ -242,7 +239,7 @@ class _File:
                 data = np.flatnonzero(~rows.column("is_control").to_numpy())
                 yield rows_at(rows.drop_columns(["is_control"]), data).combine_chunks()
 
-    def _write_errors(self, errors: Sequence[pa.Table], totals: _Totals) -> tuple[str, int]:
+    def _write_errors(self, errors: Sequence[pa.Table], totals: _FileTotals) -> tuple[str, int]:
         """Writes the file of errors; returns its path below the table and its bytes, or ("", 0)."""
         if not totals.errors:
             return "", 0
@@ -275,7 +272,7 @@ def table_folder(topic: str) -> str:
 
 
 @dataclass
-class _Totals:
+class _FileTotals:
     """Counts of the rows and errors of a decoded file."""
 
     rows: int = 0

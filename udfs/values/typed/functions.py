@@ -169,7 +169,7 @@ class _Looks:
     """The columns of PAYLOAD for n rows, while they are filled."""
 
     def __init__(self, n: int) -> None:
-        self._formats, self._reasons = _Names(n), _Names(n)
+        self._formats, self._reasons = _NameColumn(n), _NameColumn(n)
         self._ids, self._has_id = np.zeros(n, np.int32), np.zeros(n, np.bool_)
 
     def put(self, rows: np.ndarray, format_: str) -> None:
@@ -205,7 +205,7 @@ class _Looks:
         return pa.StructArray.from_arrays(columns, fields=list(PAYLOAD))
 
 
-class _Names:
+class _NameColumn:
     """A column of n strings with few distinct values.
 
     codes: int32[n], indexes into ``names``; -1 for null, as at first.

@@ -126,7 +126,9 @@ class TypedRecords:
         rows = rows.filter(pc.invert(rows.column("is_control")))
         before = {side: dict(types) for side, types in self.types.items()} if self._decoders else self._known
         headers = rows.column("headers")
-        found = {side: one.decode(rows.column(side), headers) for side, one in self._of_sides(rows).items()}
+        found = {
+            side: decoder.decode(rows.column(side), headers) for side, decoder in self._of_sides(rows).items()
+        }
         if any(before[side] != self.types[side] for side in SIDES if before[side]):
             raise ValueError(f"a payload of {self._topic} has a type that no earlier one has")
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
