@@ -216,8 +216,8 @@ QUALITY_REPORT = Command(
         ),
         Argument(
             "fail_on",
-            "exit with code 3 if a check of this severity, or of a higher one, fails",
-            choices=("none", "warning", "error"),
+            "exit with code 3 where the verdict is Not sound (error), or where any check fails (warning)",
+            choices=("error", "warning", "never", "none"),
         ),
     ),
     extra="report",

@@ -87,7 +87,7 @@ class NotAllSearched(JobError):
 
 
 class ChecksFailed(JobError):
-    """Checks of data quality of the severity of ``--fail-on`` failed: exit code 3. See the report."""
+    """The lake is not sound, or checks that ``--fail-on`` names failed: exit code 3. See the report."""
 
     exit_code = 3
 

@@ -40,6 +40,7 @@ from kafka_log_lake.pipelines.lake.create import check_place, create_tables
 from kafka_log_lake.pipelines.lake.intents import Intent, Intents
 from kafka_log_lake.pipelines.lake.upkeep import drop
 from kafka_log_lake.pipelines.listing import hadoop
+from kafka_log_lake.pipelines.listing.identity import check_one_cluster
 from kafka_log_lake.pipelines.listing.list_segments import no_segments_error
 from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.listing.naming import NO_TABLE_HOLDS, UNREADABLE
@@ -350,13 +351,15 @@ def _list(
         raise UserError("--source is missing: name a log directory, partition folder, .log file or glob")
     with progress.phase("listing"):
         null_topic = settings.sink == "arrow"
-        return list_sources(
+        listing = list_sources(
             settings,
             on_demand=on_demand,
             null_topic=null_topic,
             include_deleted=None,
             may_be_empty=may_be_empty,
         )
+        check_one_cluster(listing.witnesses.log_dirs)
+        return listing
 
 
 def _warnings(listing: Listing, settings: Settings) -> list[str]:

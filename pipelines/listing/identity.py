@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.cli.terminal import first_names
 from kafka_log_lake.udfs.storage.regular_file import MOST_SMALL_BYTES, RefusedFile, read_regular
 
 META, QUORUM_STATE = "meta.properties", "quorum-state"
@@ -51,3 +53,14 @@ def clusters_of(log_dirs: Iterable[str]) -> dict[str, list[str]]:
         if cluster_id := read_identity(log_dir).cluster_id:
             found[cluster_id].append(log_dir)
     return dict(found)
+
+
+def check_one_cluster(log_dirs: Iterable[str]) -> None:
+    """Raises a UserError for log directories of several clusters, whose topics are not the same."""
+    found = clusters_of(log_dirs)
+    if len(found) > 1:
+        places = first_names([f"{dirs[0]} is of {cluster_id}" for cluster_id, dirs in found.items()], 3)
+        raise UserError(
+            f"the sources are of {len(found)} clusters, by meta.properties ({places}): name those of one "
+            "cluster, and decode each cluster into a --lake of its own"
+        )

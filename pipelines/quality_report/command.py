@@ -52,8 +52,9 @@ def run(
     """Checks ``settings.lake``, and writes the metrics and the pages.
 
     output: folder of the pages. thresholds: a YAML file as ``conf/quality.yml``. at: the id of a run, or a
-    time, for the state of the lake then; its metrics are not added to those of now. Raises ChecksFailed if a
-    check of the severity ``fail_on`` or of a higher one fails; all is written before.
+    time, for the state of the lake then; its metrics are not added to those of now. fail_on: error,
+    warning, or none (never). Raises ChecksFailed if the verdict is "Not sound", or with warning if any check
+    fails; all is written before.
     """
     began, created_at = time.monotonic(), datetime.now(UTC)
     address = open_lake(settings.require_lake())
@@ -116,11 +117,15 @@ def _print(summary: ReportRun, as_json: bool) -> None:
 
 
 def _judge(report: QualityReport, fail_on: str) -> None:
-    """Raises ChecksFailed if a check failed whose severity is fail_on or higher."""
-    judged = {NONE: (), WARNING: (ERROR, WARNING), ERROR: (ERROR,)}[fail_on]
-    failed = [result.check.name for severity in judged for result in report.failed(severity)]
+    """Raises ChecksFailed if the verdict is "Not sound", or if a check failed whose severity is fail_on."""
+    if fail_on in (NONE, "never"):
+        return
+    severities = (ERROR, WARNING) if fail_on == WARNING else (ERROR,)
+    failed = [result.check.name for severity in severities for result in report.failed(severity)]
     if failed:
         raise ChecksFailed(f"{counted_noun(len(failed), 'check')} failed: {', '.join(failed)}")
+    if words.verdict(report)[0] == ERROR:
+        raise ChecksFailed("not sound: offsets are lost")
 
 
 main = partial(run_command, QUALITY_REPORT, run, with_spark=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +43,7 @@ from kafka_log_lake.udfs.batches.account import (
 from kafka_log_lake.udfs.batches.clocks import Clock
 from kafka_log_lake.udfs.batches.endings import CoordinatorState
 from kafka_log_lake.udfs.batches.retention import SegmentTime
+from kafka_log_lake.udfs.storage.byte_source import path_of_uri
 
 if TYPE_CHECKING:
     from kafka_log_lake.udfs.values.schemas.profile import PayloadFormat, PayloadKind
@@ -184,12 +186,20 @@ class Findings:
             looks[log.topic] += log.looks
         return payload_formats(looks)
 
+    def cluster_of(self, log: ScannedLog) -> str:
+        """Returns the id of the cluster that a log is of, where the disks are of several; else ""."""
+        if len(self.clusters) < 2:
+            return ""
+        log_dir = (path_of_uri(log.partition_dir) or "").rpartition("/")[0]
+        found = (one for one, dirs in self.clusters.items() if log_dir in map(os.path.realpath, dirs))
+        return next(found, "")
+
     @property
-    def copies(self) -> dict[tuple[str, int], list[ScannedLog]]:
-        """Returns the logs of topic-partitions that are in several folders."""
-        by_partition: dict[tuple[str, int], list[ScannedLog]] = defaultdict(list)
+    def copies(self) -> dict[tuple[str, str, int], list[ScannedLog]]:
+        """Returns by cluster, topic and partition the logs of those that are in several folders."""
+        by_partition: dict[tuple[str, str, int], list[ScannedLog]] = defaultdict(list)
         for log in self.logs:
-            by_partition[log.topic, log.partition].append(log)
+            by_partition[self.cluster_of(log), log.topic, log.partition].append(log)
         return {partition: logs for partition, logs in by_partition.items() if len(logs) > 1}
 
 

@@ -109,7 +109,7 @@ def _notes(findings: Findings, passed_over: Sequence[PassedOver]) -> list[str]:
     """Says what no file tells, what was passed over, and what was not compared."""
     live = [log for log in findings.logs if left_state(log.partition_dir) is None]
     unexplained = sum(log.account.unexplained is not None for log in live)
-    places = Counter((log.topic, log.partition) for log in live)
+    places = Counter((findings.cluster_of(log), log.topic, log.partition) for log in live)
     copies = 0 if findings.replicas else sum(number > 1 for number in places.values())
     passed = passed_over_texts(passed_over)
     return [

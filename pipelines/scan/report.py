@@ -134,7 +134,7 @@ def sections(findings: Findings) -> Iterator[Section]:
             if findings.replicas
             else [
                 (printable(f"{topic}-{partition}"), _number(log.last_offset), printable(log.partition_dir))
-                for (topic, partition), logs in sorted(findings.copies.items(), key=_are_equal)
+                for (_, topic, partition), logs in sorted(findings.copies.items(), key=_are_equal)
                 for log in logs
             ],
             (1,),
@@ -184,14 +184,18 @@ def _topics(findings: Findings) -> Section:
     """Returns the table of topics; with a column of control records if there are any."""
     has_control = any(log.control_records for log in findings.logs)
     counts = ("partitions", "segments", "bytes", "records", *(("control records",) if has_control else ()))
-    rows = [_topic(topic, logs, has_control) for topic, logs in by_topic(findings)]
-    numbers = tuple(range(1, len(counts) + 1))
-    return Section("topics", ("topic", *counts, "first", "last", "formats"), rows, numbers)
+    has_clusters = len(findings.clusters) > 1
+    rows = [
+        (printable(topic), *((printable(cluster),) if has_clusters else ()), *_topic(logs, has_control))
+        for topic, cluster, logs in by_topic(findings)
+    ]
+    names = ("topic", *(("cluster",) if has_clusters else ()))
+    numbers = tuple(range(len(names), len(names) + len(counts)))
+    return Section("topics", (*names, *counts, "first", "last", "formats"), rows, numbers)
 
 
-def _topic(topic: str, logs: Sequence[ScannedLog], with_control: bool) -> tuple[str, ...]:
+def _topic(logs: Sequence[ScannedLog], with_control: bool) -> tuple[str, ...]:
     return (
-        printable(topic),
         f"{len({log.partition for log in logs}):,}",
         f"{sum(log.segments for log in logs):,}",
         size_text(sum(log.bytes for log in logs)),
@@ -240,7 +244,7 @@ def _differs_last(row: dict[str, Any]) -> bool:
     return row["diverged_from"] is None and not row["behind"] and not row["damaged_ranges"]
 
 
-def _are_equal(copies: tuple[tuple[str, int], list[ScannedLog]]) -> bool:
+def _are_equal(copies: tuple[tuple[str, str, int], list[ScannedLog]]) -> bool:
     """Returns a sort key that puts copies first that differ in what they hold."""
     return (
         len({(log.first_offset, log.last_offset, log.records, log.control_records) for log in copies[1]}) == 1
@@ -348,7 +352,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
         "control_records": sum(log.control_records for log in findings.logs),
         "damaged": len(findings.damages),
         "seconds": round(findings.seconds, 3),
-        "topics": [topic_object(topic, logs_of) for topic, logs_of in by_topic(findings)],
+        "topics": [topic_object(*each) for each in by_topic(findings)],
         "logs": logs,
         "payloads": [asdict(payload) for payload in findings.payloads],
         **({"replicas": [_plain(row) for row in findings.replicas]} if findings.replicas else {}),

@@ -25,12 +25,13 @@ def _lost(log: ScannedLog) -> int:
     return sum(one.is_lost for one in log.account.unseen)
 
 
-def by_topic(findings: Findings) -> list[tuple[str, list[ScannedLog]]]:
-    """Returns each topic with its logs, in the order of ``findings.sort``."""
-    found: dict[str, list[ScannedLog]] = defaultdict(list)
+def by_topic(findings: Findings) -> list[tuple[str, str, list[ScannedLog]]]:
+    """Returns each topic with its cluster (``Findings.cluster_of``) and its logs, in the order of --sort."""
+    found: dict[tuple[str, str], list[ScannedLog]] = defaultdict(list)
     for log in findings.logs:
-        found[log.topic].append(log)
-    return sorted(found.items(), key=lambda each: (_SORTS[findings.sort](each[1]), each[0]))
+        found[log.topic, findings.cluster_of(log)].append(log)
+    ordered = sorted(found.items(), key=lambda each: (_SORTS[findings.sort](each[1]), each[0]))
+    return [(topic, cluster, logs) for (topic, cluster), logs in ordered]
 
 
 def formats_of(logs: Sequence[ScannedLog]) -> dict[Format, FormatCount]:
@@ -52,10 +53,11 @@ def last_time(logs: Sequence[ScannedLog]) -> int | None:
     return max((log.last_timestamp for log in logs if log.last_timestamp is not None), default=None)
 
 
-def topic_object(topic: str, logs: Sequence[ScannedLog]) -> dict[str, Any]:
-    """Returns the object of a topic in ``--json``."""
+def topic_object(topic: str, cluster: str, logs: Sequence[ScannedLog]) -> dict[str, Any]:
+    """Returns the object of a topic in ``--json``. cluster: see ``by_topic``."""
     return {
         "topic": topic,
+        **({"cluster_id": cluster} if cluster else {}),
         "partitions": len({log.partition for log in logs}),
         "segments": sum(log.segments for log in logs),
         "bytes": sum(log.bytes for log in logs),

@@ -192,7 +192,8 @@ def test_every_answer_on_the_page_of_questions_runs(
     assert [command[0] for command in commands] == ["kafka-log-lake"] * len(commands)
     assert {command[1] for command in commands} >= {"scan", "decode", "query", "maintain", "quality-report"}
     for command in commands:
-        assert console.main(command[1:]) == 0, command
+        code = 3 if command[1] == "quality-report" else 0  # the bundled logs are damaged
+        assert console.main(command[1:]) == code, command
     names: dict[str, Any] = {}
     for block in blocks(page, "python"):
         if "sys.argv" not in block:  # a separate file: test_recipe runs it

@@ -227,11 +227,24 @@ def main(*argv: str | Path) -> int:
 
 def test_exit_codes(damaged: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("--lake", damaged, "--output", tmp_path / "out")
-    assert main(*arguments) == 0
-    assert main(*arguments, "--fail-on", "error") == 3
+    assert [main(*arguments, "--fail-on", how) for how in ("never", "none")] == [0, 0]
+    capsys.readouterr()
+    assert main(*arguments) == 3
     said = capsys.readouterr()
     assert said.err == "2 checks failed: crc_failure_rate, damaged_bytes\n"
     assert "error    damaged_bytes" in said.out
+
+
+def test_offsets_that_are_lost_without_a_failed_check_exit_with_3_too(
+    lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_log(lake, "orders", {0: SOUND, 900: batch(900)})
+    thresholds = tmp_path / "none.yml"
+    thresholds.write_text("".join(f"{check.name}: {{severity: none}}\n" for check in CHECKS[1:]))
+    assert main("--lake", lake, "--output", tmp_path, "--thresholds", thresholds) == 3
+    said = capsys.readouterr()
+    assert said.out.splitlines()[-1].startswith("verdict: Not sound: ")
+    assert said.err == "not sound: offsets are lost\n"
 
 
 def test_a_warning_fails_only_where_it_is_requested(lake: str, tmp_path: Path) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.scan import report
 from kafka_log_lake.pipelines.scan.command import scan
@@ -57,3 +60,27 @@ def test_disks_of_two_clusters_are_told_apart(tmp_path: Path) -> None:
     assert f"--source {tmp_path}/west --lake lake-west" in steps
     assert f"{tmp_path}/east --source {tmp_path}/west" not in steps
     assert "compare the copies" not in steps
+    assert sorted(row[:2] for row in section(findings, "topics")) == [("t", "east"), ("t", "west")]
+    assert {one["cluster_id"]: one["partitions"] for one in report.to_json(findings)["topics"]} == {
+        "east": 1,
+        "west": 1,
+    }
+    assert not findings.copies
+    assert "in several folders" not in verdict(findings).sentence
+
+
+def test_decode_stops_where_the_sources_are_of_two_clusters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("east", "west"):
+        put(tmp_path / name / "t-0", 0, batch(0))
+        (tmp_path / name / "meta.properties").write_text(f"version=1\ncluster.id={name}\nnode.id=1\n")
+    sources = ["--source", str(tmp_path / "east"), "--source", str(tmp_path / "west")]
+    assert main(["decode", *sources, "--lake", str(tmp_path / "lake")]) == 2
+    assert capsys.readouterr().err == (
+        f"error: the sources are of 2 clusters, by meta.properties ({tmp_path}/east is of east, "
+        f"{tmp_path}/west is of west): name those of one cluster, and decode each cluster into a "
+        "--lake of its own\n"
+    )
+    assert not (tmp_path / "lake").exists()
+    assert main(["decode", *sources[2:], "--lake", str(tmp_path / "lake")]) == 0
