@@ -266,5 +266,5 @@ def _by_path() -> dict[str, SparkColumn]:
 
 
 def _canonical(path: SparkColumn) -> SparkColumn:
-    """Returns the canonical URI of a path that Spark gives."""
+    """Returns the canonical URI of a path that Spark gives, with ``s3`` for ``s3a`` and ``s3n``."""
     return F.regexp_replace(canonical_path(path), r"\As3[an]://", "s3://")

@@ -47,7 +47,10 @@ def ledger_of_logs(lake: LakeWriter, plan: Plan, has_changed: bool) -> pa.Table:
 
 
 def tails_of(rows: pa.Table) -> Tails:
-    """Finds the tails of logs, by ``ledger_of_logs``; what incomplete batches claim, by local files alone."""
+    """Counts torn and zero tails of logs in the ledger, without torn ones whose files have grown since.
+
+    rows: of ``ledger_of_logs``. What incomplete batches claim is read from local files alone.
+    """
     found: dict[str, tuple[int, int]] = {}
     for tail in ("torn", "zeros"):
         logs = rows.filter(pc.equal(rows.column("tail"), tail))

@@ -252,7 +252,10 @@ class LakeWriter(CommittedTables):
         self.replace(table, intent, [f for f in intent.files if f.table == table.name], intent.ranges)
 
     def _replace_transactions(self, intent: Intent) -> Outcome:
-        """Computes the transactions of the logs that the run changes, and commits those that differ."""
+        """Computes the transactions of the logs that a run changes, and commits those that differ.
+
+        Returns what is uncertain in these logs.
+        """
         stored = self.transactions_of(intent.partitions)
         had = zip(*(stored.column(name).to_pylist() for name in transactions.OF_ROWS), strict=True)
         affected = intent.partitions & {*had, *intent.transactional}

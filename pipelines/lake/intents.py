@@ -195,7 +195,10 @@ class Intents:
         return [info.path for info in infos if info.is_file and info.path.endswith(".json")]
 
     def write(self, intent: Intent) -> None:
-        """Writes the intent atomically. With ``taken_back`` it replaces the intent that was there."""
+        """Writes the intent atomically. Raises a UserError if there is one of the same run already.
+
+        With ``taken_back`` it replaces the intent that is there.
+        """
         path = self._path(intent)
         if not intent.taken_back and self._files.get_file_info(path).type != fs.FileType.NotFound:
             raise UserError(f"another run is writing to {self._lake}: {path} exists already")

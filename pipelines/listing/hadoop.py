@@ -29,7 +29,10 @@ def job_scheme(on_demand: SparkOnDemand) -> str:
 
 
 def default_scheme(spark: SparkSession) -> str:
-    """Returns the URI scheme of a path without one: ``file``, or what Hadoop's ``fs.defaultFS`` says."""
+    """Returns the URI scheme of a path without one: ``file``, or what Hadoop's ``fs.defaultFS`` says.
+
+    ``file`` for ``dbfs`` too.
+    """
     if driver_of(spark).has_jvm:
         scheme = str(_hadoop(spark).fs.FileSystem.getDefaultUri(_configuration(spark)).getScheme())
     else:

@@ -1,6 +1,7 @@
-"""Kafka's rules, each once: in SQL that both engines run, and in Python where no engine runs.
+"""Holds Kafka's rules over a lake's tables: in SQL that both engines run, in Python where no engine runs.
 
-A ``.sql`` file is a view like those in ``pipelines.views``. A test holds SQL and Python to one model.
+Each rule stands once. A ``.sql`` file is a view like those in ``pipelines.views``. A test holds SQL and
+Python to one model.
 """
 
 from importlib import resources

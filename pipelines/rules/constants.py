@@ -1,4 +1,4 @@
-"""What Python and SQL share of Kafka's rules: ``$NAME`` in the file of a view stands for the SQL here."""
+"""Holds what Python and SQL share of Kafka's rules: ``$NAME`` in a view's file stands for the SQL here."""
 
 from __future__ import annotations
 

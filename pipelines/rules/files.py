@@ -1,4 +1,4 @@
-"""The files of logs in their order, from rows of the ledger: ``log_stretches.sql`` over arrays."""
+"""Orders the files of logs, from rows of the ledger: ``log_stretches.sql`` over arrays."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Files(NamedTuple):
     retentions: np.ndarray
 
     def numbers(self, segments: pa.ChunkedArray) -> np.ndarray:
-        """int64[m]: the file of each segment; -1 where the ledger has none."""
+        """Returns int64[m]: the number of the file of each segment; -1 where the ledger has none."""
         found = pc.index_in(segments, value_set=self.rows.column("segment").combine_chunks())
         result: np.ndarray = pc.fill_null(found, -1).to_numpy().astype(np.int64)
         return result
 
 
 def group_begins(ordered: pa.Table) -> np.ndarray:
-    """int64[m]: the first row of each group of equal rows. ordered: sorted, without nulls.
+    """Returns int64[m]: the first row of each group of equal rows. ordered: sorted, without nulls.
 
     ``group_by`` is of no use for that: it gives its groups in any order once there are some thirty.
     """
@@ -53,7 +53,7 @@ def group_begins(ordered: pa.Table) -> np.ndarray:
 
 
 def files_of(ledger: pa.Table) -> Files:
-    """The files of the ledger's rows, which have COLUMNS and may have more."""
+    """Returns the files of the ledger's rows, which have COLUMNS and may have more."""
     rows = ledger.sort_by([(name, "ascending") for name in (*LOG, "file_base_offset")])
     logs = rows.select(LOG)
     begins = group_begins(logs)

@@ -1,4 +1,4 @@
-"""The order of the offsets of logs, from columns of a lake's tables: ``udfs.batches.offsets`` over Arrow."""
+"""Finds the order of the offsets of logs, from columns of a lake's tables: ``udfs.batches.offsets`` over Arrow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLACE_COLUMNS = ("segment", "position")
 def orders_of(
     files: Files, batches: pa.Table, quarantine: pa.Table, unread: Mapping[str, Collection[int]]
 ) -> Iterator[tuple[int, Order]]:
-    """The order of the offsets of each log, with the log's number.
+    """Yields the number of each log, and the order of its offsets.
 
     batches: BATCH_COLUMNS of all sound batches of the files. quarantine: PLACE_COLUMNS of all damaged ranges.
     unread: partition_dir -> base offsets of files that are there and were not decoded.
@@ -50,7 +50,7 @@ def orders_of(
 
 
 def with_undecoded(runs: np.ndarray, covered: Collection[int], every: list[int]) -> np.ndarray:
-    """RUN: the runs, and one for each file that was not decoded, in the order of the files.
+    """Returns RUN: the runs, and one for each file that was not decoded, in the order of the files.
 
     covered: base offsets of these files. every: the base offsets of all files, rising.
     """
@@ -67,12 +67,18 @@ def with_undecoded(runs: np.ndarray, covered: Collection[int], every: list[int])
 
 
 def ranges_before(runs: np.ndarray, damaged: np.ndarray) -> np.ndarray:
-    """int64[n]: damaged ranges before each run. damaged: int64[m, 2], file_base and position of each."""
+    """Returns int64[n]: the number of damaged ranges before each run.
+
+    damaged: int64[m, 2], file_base and position of each.
+    """
     return places_before(np.stack([runs["file_base"], runs["position"]], axis=1), damaged)
 
 
 def places_before(places: np.ndarray, damaged: np.ndarray) -> np.ndarray:
-    """int64[n]: damaged ranges before each place. places, damaged: int64[n, 2], file and position in it."""
+    """Returns int64[n]: the number of damaged ranges before each place.
+
+    places, damaged: int64[n, 2], file and position in it.
+    """
     is_damage = np.arange(len(places) + len(damaged)) >= len(places)
     file, position = np.concatenate([places, damaged]).T
     in_order = np.lexsort((~is_damage, position, file))
@@ -83,7 +89,7 @@ def places_before(places: np.ndarray, damaged: np.ndarray) -> np.ndarray:
 
 
 def _runs(files: Files, batches: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """RUN[n], a run a batch, and the file of each, in the order of the files."""
+    """Returns RUN[n], a run a batch, and the file of each, in the order of the files."""
     file, position = files.numbers(batches.column("segment")), batches.column("position").to_numpy()
     in_order = np.lexsort((position, file))
     runs = np.zeros(len(file), dtype=RUN)

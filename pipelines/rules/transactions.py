@@ -1,4 +1,4 @@
-"""The transactions of a lake's logs, from columns of its tables: ``udfs.batches.transactions`` over Arrow."""
+"""Finds the transactions of logs, from columns of a lake's tables: ``udfs.batches.transactions`` over Arrow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MARKERS = {"ABORT": f.CONTROL_ABORT, "COMMIT": f.CONTROL_COMMIT}
 
 
 def transactions_of(files: Files, batches: pa.Table, quarantine: pa.Table) -> pa.Table:
-    """Rows of the table ``transactions``.
+    """Returns rows of the table ``transactions``.
 
     batches: BATCH_COLUMNS of all sound transactional batches of the files. quarantine: PLACE_COLUMNS of all
     damaged ranges of the files.

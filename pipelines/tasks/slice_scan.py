@@ -136,7 +136,7 @@ def read_slice(
 
 
 def scan_slice(slice_: Slice, max_batch_uncompressed: int, schemas: SchemaSegments) -> SliceScan:
-    """Decodes a slice and counts. Never raises for the content of a file."""
+    """Decodes a slice, counts, and looks at its first payloads. Never raises for the content of a file."""
 
     def read(source: ByteSource, report: SliceReport) -> SliceScan:
         decoder = SegmentDecoder(
