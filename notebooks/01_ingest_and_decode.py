@@ -11,15 +11,16 @@
 # MAGIC | widget | value | |
 # MAGIC |---|---|---|
 # MAGIC | `source` | `tests/data/corpus/v2-*` | log directory, partition folder, `.log` file or glob |
-# MAGIC | `lake` | `lake` | folder or URI of the lake; created if missing |
+# MAGIC | `lake` | `lake` | folder or URI of the lake, or `catalog.schema`; created if missing |
 # MAGIC | `topics` | `.*` | regular expression over whole topic names |
 # MAGIC | `land_raw` | `no` | `yes` copies the bytes to `raw_segments` first |
+# MAGIC | `streamed` | `lake-streamed` | folder or URI of the last table; name one for a `catalog.schema` |
 
 # COMMAND ----------
 
 
 from kafka_log_lake.pipelines import decode_batches, ingest_raw, register
-from kafka_log_lake.pipelines.cli.notebooks import path_widget, widget
+from kafka_log_lake.pipelines.cli.notebooks import path_widget, sink_of, widget
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.engine.session import get_session
 
@@ -27,6 +28,8 @@ source = path_widget(globals(), "source", "tests/data/corpus/v2-*")
 lake = path_widget(globals(), "lake", "lake")
 topics = widget(globals(), "topics", ".*")
 land_raw = widget(globals(), "land_raw", "no") == "yes"
+streamed = widget(globals(), "streamed", f"{lake}-streamed")
+sink = sink_of(lake)
 spark = get_session()
 
 # COMMAND ----------
@@ -37,11 +40,11 @@ spark = get_session()
 # COMMAND ----------
 
 if land_raw:
-    landed = ingest_raw.run(spark, Settings(source=source, lake=lake, topics=topics))
+    landed = ingest_raw.run(spark, Settings(source=source, lake=lake, topics=topics, sink=sink))
     print(landed.to_text())
-    decoded = decode_batches.run(spark, Settings(from_raw=True, lake=lake, topics=topics))
+    decoded = decode_batches.run(spark, Settings(from_raw=True, lake=lake, topics=topics, sink=sink))
 else:
-    decoded = decode_batches.run(spark, Settings(source=source, lake=lake, topics=topics))
+    decoded = decode_batches.run(spark, Settings(source=source, lake=lake, topics=topics, sink=sink))
 print(decoded.to_text())
 for warning in decoded.warnings:
     print("warning:", warning)
@@ -75,7 +78,6 @@ ledger.show(20, truncate=False)
 
 from kafka_log_lake import decode_frame
 
-streamed = f"{lake}-streamed"
 files = (
     spark.readStream.format("binaryFile")
     .schema("path string, modificationTime timestamp, length bigint, content binary")

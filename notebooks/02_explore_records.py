@@ -7,7 +7,7 @@
 # MAGIC
 # MAGIC | widget | value outside Databricks | |
 # MAGIC |---|---|---|
-# MAGIC | `lake` | `lake` | folder or URI of the lake |
+# MAGIC | `lake` | `lake` | folder or URI of the lake, or `catalog.schema` |
 # MAGIC | `json_topic` | `compacted` | topic whose values are JSON |
 
 # COMMAND ----------

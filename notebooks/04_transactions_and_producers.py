@@ -7,7 +7,7 @@
 # MAGIC
 # MAGIC | widget | value outside Databricks | |
 # MAGIC |---|---|---|
-# MAGIC | `lake` | `lake` | folder or URI of a lake that `01_ingest_and_decode` wrote |
+# MAGIC | `lake` | `lake` | folder, URI or `catalog.schema` of a lake that `01_ingest_and_decode` wrote |
 # MAGIC | `topic` | | topic of the timeline; empty: the one with the most transactions |
 
 # COMMAND ----------

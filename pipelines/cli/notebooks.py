@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kafka_log_lake.pipelines.cli.settings import CATALOG
+from kafka_log_lake.pipelines.cli.values import is_catalog_lake
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -28,6 +31,11 @@ def path_widget(names: Mapping[str, object], name: str, default: str) -> str:
     """
     value = widget(names, name, default)
     return value if "dbutils" in names or not (ROOT / "notebooks").is_dir() else str(ROOT / value)
+
+
+def sink_of(lake: str) -> str:
+    """Returns who writes a lake: Spark by name (``catalog``) where it is catalog.schema, else ``arrow``."""
+    return CATALOG if is_catalog_lake(lake) else "arrow"
 
 
 def show(names: Mapping[str, Any], figure: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -242,6 +243,11 @@ def catalog_lake(value: object) -> str:
             f"not {value!r}"
         )
     return text(value)
+
+
+def is_catalog_lake(lake: str) -> bool:
+    """Returns whether a name is catalog.schema or catalog.schema.prefix, and no folder is called so."""
+    return re.fullmatch(r"\w+(\.\w+){1,2}", str(lake)) is not None and not os.path.isdir(lake)
 
 
 def memory(value: object) -> str:

@@ -21,17 +21,23 @@ from kafka_log_lake.udfs.values.schemas.payload import PayloadError
 from kafka_log_lake.udfs.values.schemas.payloads import PayloadReader
 from kafka_log_lake.udfs.values.schemas.registry import SCHEMAS_TOPIC, Reference, Registry, Schema
 
+# Which rows of ``records`` hold schemas, and in which columns
+REGISTRY_ROWS = f"topic = {sql_literal(SCHEMAS_TOPIC)} AND NOT is_control"
+REGISTRY_COLUMNS = ("segment", "offset", "key", "value")
+
 
 def registry_of_lake(records: DeltaTable, others: Sequence[Registry] = ()) -> Registry:
     """Reads all schemas of a lake. records: the open table. others: from elsewhere (``sources``).
 
     Each copy of ``_schemas`` is a registry, and they are joined.
     """
-    columns = ["segment", "offset", "key", "value"]
-    where = f"topic = {sql_literal(SCHEMAS_TOPIC)} AND NOT is_control"
-    rows = read_rows(records, RECORDS.arrow_schema(), columns, where).sort_by(
-        [("segment", "ascending"), ("offset", "ascending")]
-    )
+    rows = read_rows(records, RECORDS.arrow_schema(), list(REGISTRY_COLUMNS), REGISTRY_ROWS)
+    return registry_of_rows(rows, others)
+
+
+def registry_of_rows(rows: pa.Table, others: Sequence[Registry] = ()) -> Registry:
+    """Reads all schemas of a lake. rows: its REGISTRY_ROWS, with REGISTRY_COLUMNS. others: from elsewhere."""
+    rows = rows.sort_by([("segment", "ascending"), ("offset", "ascending")])
     copies: dict[str, list[tuple[int, bytes | None, bytes | None]]] = {}
     for row in rows.to_pylist():
         copies.setdefault(row["segment"].rpartition("/")[0], []).append(

@@ -20,11 +20,11 @@ from pyspark.sql.types import DataType
 
 from kafka_log_lake.pipelines.engine.driver import driver_of
 from kafka_log_lake.pipelines.lake.address import sql_name, sql_string, sql_table
-from kafka_log_lake.pipelines.typed.schemas import registry_of_state
 from kafka_log_lake.pipelines.typed.tables import typed_tables
 from kafka_log_lake.udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS, Function, TableFunction
 from kafka_log_lake.udfs.functions.typed import FUNCTIONS as TYPED_FUNCTIONS
 from kafka_log_lake.udfs.values.internal import columns as internal_topics
+from kafka_log_lake.udfs.values.schemas.registry import Registry
 
 
 def _code_of(function: Function) -> Callable[..., Any]:
@@ -102,22 +102,29 @@ def register_internal_topics(spark: SparkSession, text: str = "") -> None:
             _register(spark, name, function, from_arrow_type(gives))
 
 
-def register_typed(spark: SparkSession, address: str, text: str = "") -> None:
-    """Creates the views of typed tables, and the functions that decode by schemas.
+def register_typed_tables(spark: SparkSession, address: str, text: str = "") -> None:
+    """Creates the views of typed tables.
 
     The table ``typed/orders`` of a lake is the view ```typed.orders```, one name in backticks: a temporary
     view lies in no schema. text: SQL; what it names is enough. "" for all.
     """
-    words = set(re.findall(r"\w+", text.lower()))
     for table in typed_tables(address, text):
         rows = f"SELECT * FROM {sql_table(address, table.table)}"
         name = sql_name(f"{table.folder}.{table.name}")
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {rows}")
+
+
+def register_typed_functions(spark: SparkSession, registry: Callable[[], Registry], text: str = "") -> None:
+    """Creates the functions that decode by schemas.
+
+    registry: reads the schemas. text: SQL; the functions that it names are enough. "" for all.
+    """
+    words = set(re.findall(r"\w+", text.lower()))
     names = [name for name in TYPED_FUNCTIONS if not text or name in words]
     if names:
-        registry = pickle.dumps(registry_of_state(address))
+        schemas = pickle.dumps(registry())
         for name in names:
-            _register(spark, name, _typed_code(name, registry), from_arrow_type(TYPED_FUNCTIONS[name][1]))
+            _register(spark, name, _typed_code(name, schemas), from_arrow_type(TYPED_FUNCTIONS[name][1]))
 
 
 def _typed_code(name: str, registry: bytes) -> Callable[..., pa.Array]:

@@ -16,8 +16,11 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
 from kafka_log_lake.pipelines.cli.errors import UserError, one_line
+from kafka_log_lake.pipelines.cli.settings import Running
+from kafka_log_lake.pipelines.cli.values import is_catalog_lake
 from kafka_log_lake.pipelines.engine.delta import few_rows
-from kafka_log_lake.pipelines.engine.driver import spark_errors
+from kafka_log_lake.pipelines.engine.driver import driver_of, spark_errors
+from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.engine.session import check_session, configured
 from kafka_log_lake.pipelines.lake.address import (
     SCHEMA_VERSION,
@@ -30,9 +33,16 @@ from kafka_log_lake.pipelines.lake.address import (
     table_path,
     tables_of,
 )
+from kafka_log_lake.pipelines.lake.catalog_schema import CatalogSchema
 from kafka_log_lake.pipelines.lake.create import create_table
 from kafka_log_lake.pipelines.lake.published import published_tables
 from kafka_log_lake.pipelines.listing.hadoop import default_scheme, open_to_spark
+from kafka_log_lake.pipelines.typed.schemas import (
+    REGISTRY_COLUMNS,
+    REGISTRY_ROWS,
+    registry_of_rows,
+    registry_of_state,
+)
 from kafka_log_lake.pipelines.views.declared import (
     SESSION_VIEWS,
     VIEWS,
@@ -44,12 +54,14 @@ from kafka_log_lake.pipelines.views.declared import (
 from kafka_log_lake.pipelines.views.functions import (
     register_functions,
     register_internal_topics,
-    register_typed,
+    register_typed_functions,
+    register_typed_tables,
 )
 from kafka_log_lake.udfs.format.index_tables import INDEX_TABLES
 from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS, READ_BY_VIEWS, REPORT_TABLES
-from kafka_log_lake.udfs.format.schema import QUARANTINE, SEGMENTS, TABLES, TRANSACTIONS
+from kafka_log_lake.udfs.format.schema import QUARANTINE, RECORDS, SEGMENTS, TABLES, TRANSACTIONS
 from kafka_log_lake.udfs.functions.typed import PAYLOAD
+from kafka_log_lake.udfs.values.schemas.registry import Registry
 
 _VIEWS_PROPERTY = "kafka_log_lake.views"
 _READ = "|".join([*(table.name for table in (*TABLES, *READ_BY_VIEWS)), *(view.name for view in VIEWS)])
@@ -60,24 +72,34 @@ def register(
 ) -> None:
     """Creates temporary functions in a session, and temporary views over a lake's tables and views.
 
+    It turns off Spark's dynamic partition pruning in the session, which makes plans of the views that fill
+    the heap (``spark.sql.optimizer.dynamicPartitionPruning.enabled``).
+
     Parameters
     ----------
     spark: the session.
-    lake: folder or URI of the lake; None: the functions alone are created.
+    lake: folder or URI of the lake, or ``catalog.schema`` where ``--sink catalog`` made it; None: the
+        functions alone are created.
     log: the name of one of several copies, where ``--with-copies`` decoded it; None or "healed": the lake's
         own tables, which hold the healed log.
     at: the id of a run or a time, for an earlier state; None: now.
 
     Raises
     ------
-    UserError: there is no such lake, state or copy.
+    UserError: there is no such lake, state or copy; a lake of a catalog has no copies and no earlier states.
     UserError and TypeError at once: spark is no session.
     """
     check_session(spark)
     if lake is None:
         register_functions(spark)
-    else:
+    elif not is_catalog_lake(lake):
         register_views(spark, lake, at=at, log=log)
+    elif log is None and at is None:
+        register_catalog_lake(spark, lake)
+    else:
+        raise UserError(
+            f"log and at are for a lake in a folder; {lake} is one of a catalog, which shows what it has now"
+        )
 
 
 def permanent_views(begin: str) -> Iterator[str]:
@@ -158,6 +180,10 @@ _KEPT_PLANS = {
     "spark.sql.legacy.inlineCTEInCommands": "true",
 }
 
+# Views join tables by the columns of their partitions. With dynamic pruning Spark gives each scan of such a
+# table a copy of the plan that it is joined with, in which each scan has copies, too: hanging_transactions
+# becomes 1,200 joins, which fill a heap of 1 GiB, and has 98 without
+_SMALL_PLANS = "spark.sql.optimizer.dynamicPartitionPruning.enabled"
 
 _VIEWS_AT_ONCE = 4
 
@@ -206,20 +232,65 @@ def register_views(
     address = open_lake(lake, scheme) if log is None else open_log(lake, log, scheme)
     open_to_spark(spark, address)
     tables = published_tables(address, at)
+    _create_all(
+        spark,
+        statement,
+        tables,
+        lambda name: _create_table_view(spark, address, name, tables[name], live),
+        lambda: registry_of_state(address),
+        lambda text: register_typed_tables(spark, address, text),
+    )
+
+
+def register_catalog_lake(spark: SparkSession, name: str) -> None:
+    """Creates temporary views and functions as ``register_views`` does, of a lake that a catalog manages.
+
+    name: catalog.schema, or catalog.schema.prefix. Raises a UserError if there is no such lake.
+    """
+    schema = CatalogSchema(SparkOnDemand(Running(), given=spark), name)
+    if not schema.has_lake():
+        raise UserError(
+            f"there is no lake in {name}: no folder is called so, and no table {name}.segments is there"
+        )
+    records = spark.table(schema.path(RECORDS.name)).where(REGISTRY_ROWS).select(*REGISTRY_COLUMNS)
+
+    def create(table: str) -> None:
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {table} AS SELECT * FROM {schema.path(table)}")
+
+    tables = {table.name for table in (*TABLES, *REPORT_TABLES)} & schema.names
+    _create_all(spark, "", tables, create, lambda: registry_of_rows(records.toArrow()))
+
+
+def _create_all(
+    spark: SparkSession,
+    statement: str,
+    tables: Collection[str],
+    create_table_view: Callable[[str], None],
+    registry: Callable[[], Registry],
+    register_others: Callable[[str], None] = lambda text: None,
+) -> None:
+    """Creates the views of tables, of what they are missing, the functions, and the views above them.
+
+    statement: see ``register_views``. tables: those that are there. register_others: creates what only one
+    kind of lake has, by a text of SQL that names it.
+    """
+    with driver_of(spark).conf_errors():
+        spark.conf.set(_SMALL_PLANS, "false")
     for report in REPORT_TABLES:
         if report.name not in tables:
             spark.catalog.dropTempView(report.name)  # another lake's, which the session had before
     needed = needed_names(statement, {*tables, *(table.name for table in READ_BY_VIEWS)})
     views = [_planned(view, tables) for view in SESSION_VIEWS if view.name in needed]
-    for name in sorted(tables.keys() & needed):
-        _create_table_view(spark, address, name, tables[name], live)
+    for name in sorted(needed & set(tables)):
+        create_table_view(name)
     for missing in READ_BY_VIEWS:
-        if missing.name in needed - tables.keys():
+        if missing.name in needed.difference(tables):
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {missing.name} AS {no_rows(missing.columns)}")
     text = "\n".join([statement, *(view.select for view in views)]) if statement else ""
     register_functions(spark, text)
     register_internal_topics(spark, text)
-    register_typed(spark, address, text)
+    register_others(text)
+    register_typed_functions(spark, registry, text)
     with configured(spark, _KEPT_PLANS):
         _create_views(views, lambda view: view.statements("TEMPORARY", view.select), partial(_create, spark))
 

@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 
 from kafka_log_lake.pipelines.cli import notebooks as widgets_elsewhere
 from tests.support import corpus, typed_corpus
+from tests.support.notebook import Widgets
 from tools import notebooks
 
 if TYPE_CHECKING:
@@ -29,22 +30,6 @@ INGEST, EXPLORE, QUALITY, TRANSACTIONS, FORMATS, TYPED = ALL = sorted(NOTEBOOKS.
 SOUND = ("v2-txn-abort/tx-aborted-0", "v2-txn-open/tx-open-0", "v0-codec-gzip/v0-gzip-0")
 DAMAGED = "hostile/bitflip-payload-v2-none-0"
 CELL = "# COMMAND ----------"
-
-
-class Widgets:
-    """The part of ``dbutils`` that the notebooks use, with values that somebody typed in."""
-
-    def __init__(self, **values: str) -> None:
-        self.values = values
-        self.defaults: dict[str, str] = {}
-        self.widgets = self
-
-    def text(self, name: str, default: str) -> None:
-        self.defaults[name] = default
-
-    def get(self, name: str) -> str:
-        assert name in self.defaults, f"the widget {name} was read before it was made"
-        return self.values.get(name, self.defaults[name])
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +88,7 @@ def lake(spark: SparkSession, logs: Path, tmp_path_factory: pytest.TempPathFacto
     folder = str(tmp_path_factory.mktemp("lake") / "lake")
     widgets = Widgets(source=str(logs), lake=folder)
     first = runpy.run_path(str(INGEST), init_globals={"dbutils": widgets})
-    assert set(widgets.defaults) == {"source", "lake", "topics", "land_raw"}
+    assert set(widgets.defaults) == {"source", "lake", "topics", "land_raw", "streamed"}
     assert (first["decoded"].segments, first["decoded"].damaged) == (4, 1)
     ledger = {row.topic: row for row in first["ledger"].collect()}
     assert {name: ledger[name].records for name in ("tx-aborted", "tx-open", "v0-gzip")} == {

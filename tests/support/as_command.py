@@ -19,7 +19,7 @@ from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.listing.listing import Listing
 
 # Lines of ``pipelines.cli.status``: the name of a phase, then its seconds or how much is done
-_PROGRESS = re.compile(r"(?!error|warning)[\w ]+: \d")
+_PROGRESS = re.compile(r"(?!error|warning|interrupted)[\w ]+: \d")
 
 
 class _OnDemand(SparkOnDemand):

@@ -24,11 +24,12 @@ from kafka_log_lake.pipelines.format_report.stages import LAYOUTS
 from kafka_log_lake.pipelines.quality_report import command as quality_report
 from kafka_log_lake.pipelines.scan import command as scan
 from kafka_log_lake.pipelines.scan.findings import ScannedLog
+from kafka_log_lake.pipelines.typed.schemas import registry_of_state
 from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, View
 from kafka_log_lake.pipelines.views.functions import (
     register_functions,
     register_internal_topics,
-    register_typed,
+    register_typed_functions,
 )
 from kafka_log_lake.udfs.format.encode import PlainRecord
 from kafka_log_lake.udfs.format.report_tables import READ_BY_VIEWS
@@ -180,7 +181,7 @@ def in_spark(spark: SparkSession, made: Path, mixed: DuckDBPyConnection) -> Spar
         spark.createDataFrame(found).coalesce(1).cache().createOrReplaceTempView(table.name)
     register_functions(spark)
     register_internal_topics(spark)
-    register_typed(spark, str(made / "mixed"))
+    register_typed_functions(spark, lambda: registry_of_state(str(made / "mixed")))
     for view in SESSION_VIEWS:
         for statement in view.statements("TEMPORARY", view.select):
             spark.sql(statement)
