@@ -93,7 +93,7 @@ FIND = Command(
     "Find records in log segments. Needs no Java and no lake.",
     (
         *("source", "lake", "topics", "exclude_topics", "follow_symlinks", "include_swap"),
-        *("include_deleted", "max_batch_uncompressed", "cores", "schemas", "registry"),
+        *("include_deleted", "max_batch_uncompressed", "cores", "schemas", "registry", "formats"),
     ),
     (
         Argument("path", "log directory, partition folder, .log file or glob", many=True, is_optional=True),
@@ -131,7 +131,7 @@ FIND = Command(
             ("Not", "--not CONDITION: records that do not meet it: --not --key user-17"),
             ("Number", "first", "last", "limit", "context", "count"),
             ("Output", "format", "output", "superseded"),
-            ("Schemas", "typed: with --format json", "schemas", "registry"),
+            ("Schemas", "typed: in JSON", "schemas", "registry", "formats"),
             (
                 *("Search", "trust_partitioner", "cores", "max_batch_uncompressed", "topic"),
                 *("follow_symlinks", "include_swap", "include_deleted"),

@@ -222,6 +222,13 @@ class Typing(Checked):
     registry: str | None = setting(
         None, text, "further schemas: those of a running registry, by its REST API", "URL"
     )
+    formats: str | None = setting(
+        None,
+        text,
+        "what topics hold that no schema says: a YAML file, topic (regular expression) -> kind, key, value, "
+        "window_size_ms",
+        "FILE",
+    )
     json_values: str = setting(
         "text",
         one_of("text", "infer"),

@@ -70,7 +70,7 @@ def update(on_demand: SparkOnDemand, settings: Settings, address: str) -> tuple[
     Returns what changed, by topic, and the tables of ``--mode`` that were written.
     """
     is_meant = TopicFilter(settings.topics, settings.exclude_topics)
-    others = read_sources(settings.schemas, settings.registry)
+    others = read_sources(settings.schemas, settings.registry, settings.formats)
     choices = {
         "infers": settings.json_values == "infer",
         "fills": settings.fill_defaults,

@@ -138,7 +138,7 @@ class _Topic:
         known = self._read_known() if self._table is not None else {}
         is_same = known.get("form", options.form) == options.form
         self._types: str = known.get("types", "") if is_same else ""
-        self._plain: str = known.get("plain", "")
+        self._plain: str = known.get("plain", "") if is_same else ""
         self._typed = _by_name(self._table, None)
         self._wrong = _by_name(self._errors, topic)
         # Another tool's OPTIMIZE: whose errors such a file has is not known, so all are found again

@@ -106,7 +106,8 @@ def _registry(looked: LogSearch | LakeSearch, settings: Settings) -> Registry:
     )
     from kafka_log_lake.udfs.values.schemas.registry import Registry
 
-    return Registry.joined([looked.schemas(), *read_sources(settings.schemas, settings.registry)])
+    others = read_sources(settings.schemas, settings.registry, settings.formats)
+    return Registry.joined([looked.schemas(), *others])
 
 
 def _named_partition(request: Request) -> int:
@@ -239,8 +240,10 @@ def run(
         trust_partitioner=trust_partitioner,
     )
     check_times(request.since, request.until)
-    if (settings.schemas or settings.registry) and not (typed or request.looks_into_values):
-        raise UserError("--schemas and --registry are for --typed and --json PATH=VALUE: add one of them")
+    has_formats = settings.schemas or settings.registry or settings.formats
+    if has_formats and not (typed or request.looks_into_values):
+        named = "--schemas, --registry and --formats"
+        raise UserError(f"{named} are for --typed and --json PATH=VALUE: add one of them")
     looked = search(dataclasses.replace(settings, source=(*path, *settings.source)), request, topic)
     if output is not None and isinstance(looked, LogSearch):
         _check_output(output, looked)

@@ -14,16 +14,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafka_log_lake.udfs.values.apps import mirror
+from kafka_log_lake.udfs.values.apps.payloads import error_headers
+from kafka_log_lake.udfs.values.apps.topic_format import WHOLE_KINDS
+from kafka_log_lake.udfs.values.schemas.payload import DecodedPayload
 from kafka_log_lake.udfs.values.schemas.payload_heads import pairs_of
 from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE, PayloadReader
-from kafka_log_lake.udfs.values.schemas.plain_payloads import plain_of
 from kafka_log_lake.udfs.values.schemas.registry import Registry
+from kafka_log_lake.udfs.values.schemas.topic_labels import topic_labels
 from kafka_log_lake.udfs.values.typed.records import records_of
 
 # Added to the fields of a match
 TYPED_FIELDS = (
     *("key_typed", "value_typed", "key_schema_id", "value_schema_id"),
-    *("key_error", "value_error", "key_format", "value_format"),
+    *("key_error", "value_error", "key_format", "value_format", "record_typed"),
 )
 
 
@@ -39,33 +43,39 @@ class TypedValues:
 
     def __init__(self, sample: Callable[[str], Sequence[Mapping[str, Any]]], registry: Registry) -> None:
         self._sample, self._reader = sample, PayloadReader(registry)
-        self._plain: dict[tuple[str, str], str] = {}
+        self._plain: dict[str, dict[str, str]] = {}
 
     def fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Returns TYPED_FIELDS of a match: values in canonical JSON, or classes of errors.
 
-        None for control records.
+        None for control records. record_typed: what key and value say together, where one object of the
+        application has both (MirrorMaker's records), or the headers of a dead letter as text.
         """
         found: dict[str, Any] = dict.fromkeys(TYPED_FIELDS)
         if row["control_type"] is not None:
             return found
         headers = pairs_of(row["headers"])
+        sides: dict[str, DecodedPayload] = {}
         for side in (KEY, VALUE):
-            one = self._reader.read(
-                row["topic"], side, row[side], headers, self._plain_of(row["topic"], side)
-            )
+            plain = self._plain_of(row["topic"], side)
+            one = sides[side] = self._reader.read(row["topic"], side, row[side], headers, plain)
             found[f"{side}_typed"] = one.value if one.reason is None else None
             found[f"{side}_schema_id"] = one.schema_id
             found[f"{side}_error"] = one.reason
             found[f"{side}_format"] = one.format
+        if sides[KEY].format in WHOLE_KINDS:
+            found["record_typed"] = mirror.record(found["key_typed"], found["value_typed"])
+            found["key_typed"] = found["value_typed"] = None
+        elif errors := error_headers(headers):
+            found["record_typed"] = {"headers": errors}
+        format_ = self._reader.formats.of(row["topic"])
+        if format_ is not None and format_.kind == "dlq":  # as received: whatever that was
+            for side, serde in ((KEY, format_.key), (VALUE, format_.value)):
+                if serde in ("", "bytes"):
+                    found[f"{side}_typed"] = None
         return found
 
     def _plain_of(self, topic: str, side: str) -> str:
-        if (topic, side) not in self._plain:
-            sample = self._sample(topic)
-            for one in (KEY, VALUE):
-                decoded = (
-                    self._reader.read(topic, one, row[one], pairs_of(row["headers"])) for row in sample
-                )
-                self._plain[topic, one] = plain_of(decoded)
-        return self._plain[topic, side]
+        if topic not in self._plain:
+            self._plain[topic] = topic_labels(self._reader, topic, self._sample(topic))
+        return self._plain[topic][side]

@@ -1,4 +1,4 @@
-"""Reads schemas from other sources than ``_schemas``: files, folders, and a running registry."""
+"""Reads schemas from other sources than ``_schemas``: files, folders, a running registry; and formats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from urllib import parse, request
 from urllib.error import HTTPError
 
 from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.cli.options import read_yaml
 from kafka_log_lake.udfs.storage.regular_file import read_regular
+from kafka_log_lake.udfs.values.apps.topic_format import TopicFormats
 from kafka_log_lake.udfs.values.schemas.registry import (
     AVRO,
     JSON_SCHEMA,
@@ -35,10 +37,23 @@ _BLOCK = 1 << 16
 _MOST_BYTES = 256 << 20  # of a file with schemas, and of all that a registry answers
 
 
-def read_sources(paths: Sequence[str], url: str | None = None) -> list[Registry]:
-    """Reads one registry per source. paths: of ``--schemas``. url: of ``--registry``. Raises a UserError."""
+def read_sources(paths: Sequence[str], url: str | None = None, formats: str | None = None) -> list[Registry]:
+    """Reads one registry per source. Raises a UserError.
+
+    paths: of ``--schemas``. url: of ``--registry``. formats: of ``--formats``.
+    """
     found = [_read_path(Path(path)) for path in paths]
+    if formats is not None:
+        found.append(Registry(formats=read_formats(formats)))
     return [*found, read_registry(url)] if url else found
+
+
+def read_formats(path: str) -> TopicFormats:
+    """Reads what topics hold from a YAML file: topic (regular expression) -> format. Raises a UserError."""
+    try:
+        return TopicFormats.parsed(read_yaml(path, "--formats"))
+    except ValueError as error:
+        raise UserError(f"--formats: {path}: {error}") from None
 
 
 def _read_path(path: Path) -> Registry:

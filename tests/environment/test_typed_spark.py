@@ -12,6 +12,8 @@ from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.dataframes.source import KafkaLogSource
 from kafka_log_lake.pipelines.decode_batches import run
 from kafka_log_lake.pipelines.views.register import register_views
+from tests.feature.decode_values.test_app_tables import check_table
+from tests.support import apps_corpus as apps
 from tests.support import typed_corpus as corpus
 from tests.unit.values.test_payloads import same
 
@@ -46,6 +48,17 @@ def test_tables_and_functions_in_spark_give_what_was_sent(spark: SparkSession, t
         assert same(json.loads(row["b"]), line["value"])
         assert row["target"] == line["value_as_latest"]["target"]
         assert json.loads(row["schema"])["type"] == "record"
+
+
+def test_topics_of_applications_are_the_same_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+    topics = ("shop-by-qty-windows-changelog", "shop-slow-store-changelog", "qty-slow")
+    lake, formats = str(tmp_path / "lake"), tmp_path / "formats.yml"
+    formats.write_text(json.dumps(apps.said("streams")))
+    source = (str(apps.DATA / "streams"),)
+    named = "|".join(topics)
+    run(spark, Settings(source=source, lake=lake, typed=True, topics=named, formats=str(formats)))
+    for topic in topics:
+        check_table("streams", topic, DeltaTable(f"{lake}/typed/{topic}").to_pyarrow_table().to_pylist())
 
 
 def test_the_data_source_reads_one_topic_typed(spark: SparkSession) -> None:

@@ -15,7 +15,8 @@ from kafka_log_lake.udfs.values.avro import schema as avro_schema
 from kafka_log_lake.udfs.values.schemas.merged_types import conformed, merged, storable
 from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE, PayloadReader
 from kafka_log_lake.udfs.values.schemas.registry import AVRO, PROTOBUF, Registry, Schema
-from kafka_log_lake.udfs.values.typed.columns import SideDecoder, TextDecoder
+from kafka_log_lake.udfs.values.typed.columns import SideDecoder
+from kafka_log_lake.udfs.values.typed.texts_and_looks import TextDecoder
 from tests.support import typed_corpus as corpus
 
 SIDES = [(topic, side) for topic in corpus.TOPICS for side in (KEY, VALUE)]

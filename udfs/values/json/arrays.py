@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from kafka_log_lake.udfs.kernels.json_texts import LEAST_REAL, canonical_texts
+from kafka_log_lake.udfs.values.apps.connect import ENVELOPE
 from kafka_log_lake.udfs.values.json.parse import parse_json
 from kafka_log_lake.udfs.values.json.structs import EXACT, text
 from kafka_log_lake.udfs.values.schemas.payload import MAX_DEPTH, PayloadError
 from kafka_log_lake.udfs.values.schemas.payload_arrays import payload_spans
-from kafka_log_lake.udfs.values.schemas.plain_payloads import CONNECT
 
 _MOST_NAMES = 512  # of the open objects of a JSON text together
 _CHUNK = 512  # rows that are left together
@@ -41,7 +41,7 @@ def texts(payloads: pa.BinaryArray, is_framed: bool) -> pa.StringArray:
         is_taken[np.searchsorted(offsets, begins, side="right") - 1] = False
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(out)]
     made = pa.Array.from_buffers(pa.string(), len(payloads), buffers)
-    for name in () if is_framed else CONNECT:  # an envelope begins with one of its members
+    for name in () if is_framed else ENVELOPE:  # an envelope begins with one of its members
         is_taken &= ~pc.starts_with(made, f'{{"{name}":').to_numpy(zero_copy_only=False)
     if is_taken.all():
         return made
@@ -68,7 +68,7 @@ def _text(payload: bytes | None, is_framed: bool) -> str | None:
         value = parse_json(payload) if payload else None
     except PayloadError:
         return None
-    is_envelope = isinstance(value, dict) and not is_framed and value.keys() == CONNECT
+    is_envelope = isinstance(value, dict) and not is_framed and value.keys() == ENVELOPE
     return None if value is None or is_envelope else text(value)
 
 
@@ -81,7 +81,7 @@ def structs(payloads: pa.BinaryArray, type_: pa.StructType) -> tuple[pa.Array, n
     fields = pa.schema(list(type_)[:-1])
     is_taken = np.zeros(len(payloads), np.bool_)
     found: list[pa.RecordBatch] = []
-    if not CONNECT.issubset(fields.names):
+    if not ENVELOPE.issubset(fields.names):
         for step in (len(payloads), _CHUNK):
             for at in range(0, len(payloads) if not found else 0, max(step, 1)):
                 some = payloads.slice(at, step)

@@ -46,6 +46,7 @@ ERROR_CLASSES = (
     "bad_wire_type",
     "bad_tag",
     "invalid_json",
+    "unexpected_value",  # a version or a flag that the kind of the topic does not have
     "encrypted",  # a rule of the schema encrypts it; the bytes stay as stored
 )
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from kafka_log_lake.udfs.values.apps.payloads import SideReader, side_reader
+from kafka_log_lake.udfs.values.apps.topic_format import TopicFormat, TopicFormats
 from kafka_log_lake.udfs.values.avro import files as avro_files
 from kafka_log_lake.udfs.values.avro import payload as avro
 from kafka_log_lake.udfs.values.avro import schema as avro_schema
@@ -18,7 +20,7 @@ from kafka_log_lake.udfs.values.protobuf import schema as protobuf_schema
 from kafka_log_lake.udfs.values.protobuf.payload import MessageReader
 from kafka_log_lake.udfs.values.schemas import encryption, wire_formats
 from kafka_log_lake.udfs.values.schemas.payload import DecodedPayload, PayloadError, failed
-from kafka_log_lake.udfs.values.schemas.plain_payloads import plain_payload
+from kafka_log_lake.udfs.values.schemas.plain_payloads import LOOK, plain_payload
 from kafka_log_lake.udfs.values.schemas.registry import (
     AVRO,
     DEFAULT_CONTEXT,
@@ -50,15 +52,21 @@ class PayloadReader:
         self._messages: dict[int, Callable[[tuple[int, ...]], MessageReader]] = {}
         self._files: dict[int, Any] = {}
         self._fingerprints: dict[int, Schema] | None = None
+        self._sides: dict[tuple[str, str, str], SideReader | None] = {}
 
     def read(
         self, topic: str, side: str, payload: bytes | None, headers: Headers = (), plain: str = ""
     ) -> DecodedPayload:
         """Decodes one key or value.
 
-        plain: what the topic's payloads without a schema are: json, text or bytes (``plain_of``); "" for a
-        look at each.
+        plain: what the topic's payloads are without a schema (``topic_labels``): json, text or bytes, or the
+        label of a format; "" for a look at each, LOOK for one that takes no unknown id for one.
         """
+        own = None if payload is None else self.side_reader(topic, side, plain)
+        if own is not None and payload is not None:
+            return _of_format(own, payload)
+        is_look = plain == LOOK
+        plain = "" if is_look else plain
         try:
             framing = framing_of(side, payload, headers)
         except PayloadError as error:
@@ -77,7 +85,7 @@ class PayloadReader:
         if framing.kind == wire_formats.SINGLE_OBJECT:
             return self._single_object(payload, framing)
         if framing.kind in (wire_formats.CONFLUENT, wire_formats.GUID):
-            is_plain = framing.start and (plain or _is_small_long(payload))
+            is_plain = framing.start and (plain or is_look or _is_small_long(payload))
             if is_plain and not self.candidates(topic, side, framing):
                 bare = plain_payload(payload, plain or "bytes")
                 # of a schema that may be registered later, where it is not what others of the topic are
@@ -90,6 +98,25 @@ class PayloadReader:
             return DecodedPayload("bytes", payload) if is_number else found
         detail = f"written with the registry of {framing.kind}, whose schemas are not at hand"
         return DecodedPayload(framing.kind, payload, None, "no_registry", detail)
+
+    def side_reader(self, topic: str, side: str, plain: str) -> SideReader | None:
+        """Returns the reader of the format that ``plain`` is the label of; None where it is none."""
+        place = (topic, side, plain)
+        if place not in self._sides:
+            format_ = TopicFormat.of_label(plain)
+
+            def registered(data: bytes) -> Any:
+                found = self.read(topic, side, data)
+                if found.reason is not None:
+                    raise PayloadError(found.reason, found.detail or "")
+                return found.value
+
+            self._sides[place] = None if format_ is None else side_reader(format_, side, registered)
+        return self._sides[place]
+
+    @property
+    def formats(self) -> TopicFormats:
+        return self._registry.formats
 
     def _single_object(self, payload: bytes, framing: Framing) -> DecodedPayload:
         """Decodes a payload that begins with the fingerprint of its Avro schema."""
@@ -154,6 +181,10 @@ class PayloadReader:
         if not found:
             found = [one for one in self._registry.by_id(UNKNOWN_ID) if _is_meant(one, topic, side)]
         return sorted(found, key=lambda one: _rank(one, topic, side))
+
+    def has_subject(self, topic: str, side: str) -> bool:
+        """Returns whether the registry has a schema of the topic's own for a side (TopicNameStrategy)."""
+        return any(_is_meant(schema, topic, side) for schema in self._registry.schemas)
 
     def _is_long(self, topic: str, payload: bytes, framing: Framing) -> bool:
         """Returns whether a key that no schema consumes is an int64 of ``LongSerializer``.
@@ -289,6 +320,13 @@ class PayloadReader:
 
         add(schema, (schema,))
         return list(found.items())
+
+
+def _of_format(own: SideReader, payload: bytes) -> DecodedPayload:
+    try:
+        return DecodedPayload(own.name, own.read(payload))
+    except PayloadError as error:
+        return failed(own.name, payload, error) if own.is_declared else DecodedPayload("bytes", payload)
 
 
 def _is_small_long(payload: bytes) -> bool:

@@ -6,10 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from kafka_log_lake.udfs.values.apps.connect import ENVELOPE, payload_of
 from kafka_log_lake.udfs.values.json.parse import parse_json
 from kafka_log_lake.udfs.values.schemas.payload import DecodedPayload, PayloadError, failed
 
-CONNECT = {"schema", "payload"}  # the members of Kafka Connect's envelope
+# Of a side without a sign of a registry: a look at each payload, and heads that name no schema are bytes
+LOOK = "look"
 _OPENS = re.compile(r"[\ufeff \t\r\n]*[{\[]")
 # Control characters but blanks
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
@@ -36,8 +38,8 @@ def plain_payload(payload: bytes, plain: str) -> DecodedPayload:
                 if plain
                 else DecodedPayload("text", text)
             )
-        if isinstance(value, dict) and value.keys() == CONNECT:
-            return DecodedPayload("json-connect", value["payload"])
+        if isinstance(value, dict) and value.keys() == ENVELOPE:
+            return DecodedPayload("json-connect", payload_of(value))
         return DecodedPayload("json", value)
     return (
         DecodedPayload("text", text)

@@ -27,6 +27,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kafka_log_lake.udfs.values.apps.topic_format import TopicFormats
+
 SCHEMAS_TOPIC = "_schemas"
 # What a registry keeps for itself: schemas, keys of encryption, and keysets of encrypted metadata
 REGISTRY_TOPICS = (SCHEMAS_TOPIC, "_dek_registry_keys", "_schema_encoders")
@@ -161,13 +163,15 @@ class Registry:
     """The schemas and other entries of a registry.
 
     schemas: all, those that ended too, in the order in which they began. problems: offset -> why a record
-    could not be read. end: the offset of the last record; -1 without a log.
+    could not be read. end: the offset of the last record; -1 without a log. formats: what a person says of
+    topics.
     """
 
     schemas: list[Schema] = field(default_factory=list)
     entries: list[RegistryEntry] = field(default_factory=list)
     problems: dict[int, str] = field(default_factory=dict)
     end: int = -1
+    formats: TopicFormats = field(default_factory=TopicFormats)
 
     def __post_init__(self) -> None:
         self._by_id: dict[int, list[Schema]] = {}
@@ -222,7 +226,7 @@ class Registry:
     def in_order(self) -> Registry:
         """Returns the registry with schemas by first offset, subject and version."""
         ordered = sorted(self.schemas, key=lambda s: (s.first_offset, s.subject, s.version))
-        return Registry(ordered, self.entries, self.problems, self.end)
+        return Registry(ordered, self.entries, self.problems, self.end, self.formats)
 
     @classmethod
     def joined(cls, registries: Iterable[Registry]) -> Registry:
@@ -230,6 +234,8 @@ class Registry:
         schemas: dict[tuple[str, int, int, str], Schema] = {}
         entries: dict[str, RegistryEntry] = {}
         problems: dict[int, str] = {}
+        registries = list(registries)
+        formats = TopicFormats.joined(one.formats for one in registries)
         for registry in sorted(registries, key=lambda one: one.end):
             for schema in sorted(registry.schemas, key=lambda one: (one.first_offset, one.last_offset or -1)):
                 schemas[schema.subject, schema.version, schema.id, schema.text] = schema
@@ -237,7 +243,7 @@ class Registry:
                 if entry.key not in entries or entries[entry.key].offset < entry.offset:
                     entries[entry.key] = entry
             problems |= registry.problems
-        return cls(list(schemas.values()), list(entries.values()), problems).in_order()
+        return cls(list(schemas.values()), list(entries.values()), problems, formats=formats).in_order()
 
 
 class _State:

@@ -21,10 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_log_lake.udfs.kernels import texts
+from kafka_log_lake.udfs.values.apps.payloads import SideReader
 from kafka_log_lake.udfs.values.json import arrays as json_arrays
 from kafka_log_lake.udfs.values.json import structs as json_columns
 from kafka_log_lake.udfs.values.protobuf.payload import MessageReader
-from kafka_log_lake.udfs.values.schemas.compiled import compiled, compiled_texts
+from kafka_log_lake.udfs.values.schemas.compiled import compiled
 from kafka_log_lake.udfs.values.schemas.defaults import ColumnReader
 from kafka_log_lake.udfs.values.schemas.merged_types import conformed, merged, own_name, safe_names, storable
 from kafka_log_lake.udfs.values.schemas.payload import DecodedPayload, PayloadError
@@ -45,7 +46,6 @@ from kafka_log_lake.udfs.values.schemas.wire_formats import CONFLUENT, Framing
 
 TEXT, BYTES, JSON = "text", "bytes", "json"
 _MOST_BYTES = (1 << 31) - 1  # of a payload
-_ESCAPED = r'["\\\x00-\x1f]'  # in a text of JSON
 _LOOKS = {texts.JSON_LIKE: JSON, texts.TEXT: TEXT, texts.BYTES: BYTES}
 
 
@@ -168,6 +168,10 @@ class SideDecoder:
         """Decodes payloads (binary[n]). headers: list<struct<key, value>>[n] as in ``records``, or None."""
         payloads = payloads.combine_chunks() if isinstance(payloads, pa.ChunkedArray) else payloads
         found = TypedSide(len(payloads))
+        own = self._reader.side_reader(self._topic, self._side, self._plain)
+        if own is not None:
+            self._decode_format(own, payloads, found)
+            return found
         one_by_one = np.zeros(len(payloads), np.bool_)
         ids = confluent_ids(payloads)
         in_headers = with_schema_header(headers, self._side, len(payloads))
@@ -181,17 +185,37 @@ class SideDecoder:
         found.wrong.sort()
         return found
 
+    def _decode_format(self, own: SideReader, payloads: pa.BinaryArray, side: TypedSide) -> None:
+        """Decodes payloads by the topic's format. What does not fit one that was recognised stays bytes."""
+        fitting: list[int] = []
+        values: list[Any] = []
+        others: list[int] = []
+        for row in np.flatnonzero(payloads.is_valid()).tolist():
+            one = self._reader.read(self._topic, self._side, bytes_at(payloads, row), (), self._plain)
+            if one.reason is not None:
+                side.wrong.append(PayloadFailure(row, one))
+            elif one.format == own.name:
+                fitting.append(row)
+                values.append(one.value)
+            else:
+                others.append(row)
+        label = own.name.replace("-", "_")
+        self._add(side, label, None, np.array(fitting, np.int64), own.column(values), own.name)
+        rows = np.array(others, np.int64)
+        self._add(side, BYTES, None, rows, rows_at(payloads, rows), BYTES)
+
     def _add_plain(
         self, payloads: pa.BinaryArray, in_headers: np.ndarray, side: TypedSide, one_by_one: np.ndarray
     ) -> None:
         """Decodes JSON, texts or bytes of a side without a schema by column, where no framing can be."""
-        if self._reader.has_files or (self._infers and not self._plain):
+        is_alike = self._plain in (JSON, TEXT, BYTES)
+        if self._reader.has_files or (self._infers and not is_alike):
             return
         rows = np.flatnonzero(one_by_one & ~in_headers)
         if not len(rows):
             return
         rows = rows[unframed(payloads)[rows]]
-        if self._plain:
+        if is_alike:
             self._add_alike(side, self._plain, rows, payloads, one_by_one)
             return
         look = looks(payloads, rows)
@@ -358,48 +382,4 @@ class SideDecoder:
             return TEXT, pa.string(), decoded.value
         if self._infers and decoded.format in ("json", "json-connect", FORMATS[JSON_SCHEMA]):
             return JSON, pa.string(), decoded.value
-        return TEXT, pa.string(), json_columns.text(decoded.value)
-
-
-class LookDecoder(SideDecoder):
-    """Finds the formats of payloads, and keeps no value of texts, bytes and those decoded exactly."""
-
-    def _add_alike(
-        self, side: TypedSide, plain: str, rows: np.ndarray, payloads: pa.Array, one_by_one: np.ndarray
-    ) -> None:
-        if plain == JSON:
-            super()._add_alike(side, plain, rows, payloads, one_by_one)
-        elif len(rows):
-            side.formats.append((rows, plain))
-            one_by_one[rows] = False
-
-    def _plain_value(
-        self, decoded: DecodedPayload, payload: bytes, headers: list[tuple[str, bytes | None]]
-    ) -> tuple[str, pa.DataType, Any]:
-        return TEXT, pa.string(), None
-
-
-class TextDecoder(SideDecoder):
-    """Decodes into canonical JSON texts."""
-
-    def _add_alike(
-        self, side: TypedSide, plain: str, rows: np.ndarray, payloads: pa.Array, one_by_one: np.ndarray
-    ) -> None:
-        if plain == JSON:
-            super()._add_alike(side, plain, rows, payloads, one_by_one)
-        if plain == TEXT and len(rows):  # what JSON escapes, and bytes, are for the exact way
-            values = rows_at(payloads, rows).cast(pa.string())
-            taken = np.flatnonzero(pc.invert(pc.match_substring_regex(values, _ESCAPED)))
-            made = pc.binary_join_element_wise('"', rows_at(values, taken), '"', "")
-            self._add(side, TEXT, None, rows[taken], made, TEXT)
-            one_by_one[rows[taken]] = False
-
-    def _compile(
-        self, schema: Schema, message: MessageReader | None, index: tuple[int, ...]
-    ) -> tuple[str, ColumnReader]:
-        return TEXT, compiled_texts(self._reader, schema, message)
-
-    def _plain_value(
-        self, decoded: DecodedPayload, payload: bytes, headers: list[tuple[str, bytes | None]]
-    ) -> tuple[str, pa.DataType, Any]:
         return TEXT, pa.string(), json_columns.text(decoded.value)

@@ -83,7 +83,9 @@ class TypedOptions:
     @property
     def form(self) -> str:
         """Returns the name of the options that change the rows of a typed file; it is part of file names."""
-        return "flat" * self.is_flat + "filled" * self.fills + "inferred" * self.infers
+        formats = self.registry.formats.text
+        choices = "flat" * self.is_flat + "filled" * self.fills + "inferred" * self.infers
+        return choices + (signature(formats) if formats else "")
 
 
 def typed_schema(types: Mapping[str, Types], is_flat: bool = False) -> pa.Schema:

@@ -32,7 +32,8 @@ from kafka_log_lake.udfs.values.schemas.payload_heads import (
 from kafka_log_lake.udfs.values.schemas.payloads import VALUE, PayloadReader
 from kafka_log_lake.udfs.values.schemas.registry import AVRO, Registry, Schema
 from kafka_log_lake.udfs.values.schemas.wire_formats import CONFLUENT, PLAIN, Framing, framing_of
-from kafka_log_lake.udfs.values.typed.columns import TEXT, LookDecoder, SideDecoder, TextDecoder, TypedSide
+from kafka_log_lake.udfs.values.typed.columns import TEXT, SideDecoder, TypedSide
+from kafka_log_lake.udfs.values.typed.texts_and_looks import LookDecoder, TextDecoder
 
 _CERTAINTIES = pa.array(["framing", "look", "schema"], pa.string())
 _LOOKS = ("json", "json-connect", "text", "bytes", "empty", "number", "internal")

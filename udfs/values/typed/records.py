@@ -15,10 +15,9 @@ from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
 from kafka_log_lake.udfs.storage.byte_source import ByteSource, SourceError
 from kafka_log_lake.udfs.storage.opening import open_source
 from kafka_log_lake.udfs.storage.store import open_store
-from kafka_log_lake.udfs.values.schemas.payload_heads import pairs_of
 from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE, PayloadReader
-from kafka_log_lake.udfs.values.schemas.plain_payloads import plain_of
 from kafka_log_lake.udfs.values.schemas.registry import SCHEMAS_TOPIC, Registry
+from kafka_log_lake.udfs.values.schemas.topic_labels import topic_labels
 from kafka_log_lake.udfs.values.typed.columns import SideDecoder
 from kafka_log_lake.udfs.values.typed.files import SIDES, Types
 
@@ -109,7 +108,7 @@ class TypedRecords:
     def _of_sides(self, rows: pa.RecordBatch) -> dict[str, SideDecoder]:
         """Returns the decoder of each side. The first rows decide what payloads without a schema are."""
         if not self._decoders:
-            plain = self.plain.split(",") if self.plain else [self._look(rows, side) for side in SIDES]
+            plain = self.plain.split(",") if self.plain else self._look(rows)
             self.plain = ",".join(plain)
             for side, of_side in zip(SIDES, plain, strict=True):
                 types = self._known[side]
@@ -142,8 +141,7 @@ class TypedRecords:
             columns[f"{side}_error"] = pa.array(reasons, pa.string())
         return pa.RecordBatch.from_pydict(columns)
 
-    def _look(self, rows: pa.RecordBatch, side: str) -> str:
-        sample = rows.slice(0, _SAMPLE).select([side, "headers"]).to_pylist()
-        return plain_of(
-            self._reader.read(self._topic, side, row[side], pairs_of(row["headers"])) for row in sample
-        )
+    def _look(self, rows: pa.RecordBatch) -> list[str]:
+        sample = rows.slice(0, _SAMPLE).select([*SIDES, "headers"]).to_pylist()
+        found = topic_labels(self._reader, self._topic, sample)
+        return [found[side] for side in SIDES]

@@ -1,0 +1,89 @@
+"""Typed tables and ``find`` of topics that Streams, Connect and MirrorMaker wrote, with a file of formats."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from deltalake import DeltaTable
+
+from kafka_log_lake.pipelines import decode_batches
+from kafka_log_lake.pipelines.decode_values import command as decode_values
+from kafka_log_lake.pipelines.find import command as find
+from tests.support import apps_corpus as apps
+from tests.unit.values.test_payloads import same
+
+
+def formats_file(root: Path, cluster: str) -> str:
+    path = root / f"{cluster}.yml"
+    path.write_text(yaml.safe_dump(apps.said(cluster)))
+    return str(path)
+
+
+def check_table(cluster: str, topic: str, rows: list[dict[str, Any]]) -> None:
+    """Holds the rows of a typed table to what the application's classes decode."""
+    kind = apps.kinds()[cluster, topic]["kind"]
+    by_offset = {row["offset"]: row for row in rows}
+    lines = apps.oracle()[cluster, topic]
+    assert by_offset.keys() == {line["offset"] for line in lines}
+    for line in lines:
+        row = by_offset[line["offset"]]
+        if kind.startswith("mm2"):
+            assert apps.together(row["key"], row["value"]) == line["decoded"]
+        elif "decoded" in line and kind != "dlq":
+            for side, expected in apps.wanted(cluster, line).items():
+                held = row[side]
+                is_json = kind in ("connect-json", "connect-offset") or (side, kind[:7]) == (
+                    "value",
+                    "connect",
+                )
+                own = json.loads(held) if is_json and held is not None else apps.canonical(held)
+                assert same(own, expected), (line, held)
+
+
+@pytest.mark.parametrize("cluster", apps.CLUSTERS)
+def test_tables_hold_what_the_classes_decode(cluster: str, tmp_path: Path) -> None:
+    lake, formats = str(tmp_path / "lake"), formats_file(tmp_path, cluster)
+    words = ["--source", str(apps.DATA / cluster), "--lake", lake, "--typed", "--formats", formats]
+    assert decode_batches.main(words) == 0
+    for own, topic in apps.oracle():
+        if own == cluster:
+            rows = DeltaTable(f"{lake}/typed/{topic}").to_pyarrow_table().to_pylist()
+            check_table(cluster, topic, rows)
+
+
+def test_a_file_of_formats_that_comes_later_decodes_anew(tmp_path: Path) -> None:
+    topic, lake = "views-closed", str(tmp_path / "lake")
+    words = ["--source", str(apps.DATA / "streams"), "--lake", lake, "--topics", topic]
+    assert decode_batches.main(words) == 0
+    assert decode_values.main(["--lake", lake]) == 0
+    assert str(DeltaTable(f"{lake}/typed/{topic}").to_pyarrow_table().schema.field("key").type) == "binary"
+    assert decode_values.main(["--lake", lake, "--formats", formats_file(tmp_path, "streams")]) == 0
+    check_table("streams", topic, DeltaTable(f"{lake}/typed/{topic}").to_pyarrow_table().to_pylist())
+
+
+@pytest.mark.parametrize("has_formats", [True, False])
+def test_find_gives_records_of_mirror_maker_and_headers_of_dead_letters(
+    has_formats: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for cluster in apps.CLUSTERS:
+        more = ("--formats", formats_file(tmp_path, cluster)) if has_formats else ()
+        words = [str(apps.DATA / cluster), "--format", "json", "--typed", *more]
+        assert find.main(words) == 0
+        lines = map(json.loads, capsys.readouterr().out.splitlines())
+        found = {(line["topic"], line["offset"]): line for line in lines}
+        for (own, topic), records in apps.oracle().items():
+            whole = apps.kinds()[own, topic]["kind"].startswith(("mm2", "dlq"))
+            for one in records if own == cluster and whole else ():
+                assert found[topic, one["offset"]]["record_typed"] == one["decoded"]
+
+
+def test_a_wrong_file_of_formats_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "formats.yml"
+    path.write_text("orders: {kind: windows}")
+    words = [str(apps.DATA / "streams"), "--format", "json", "--typed", "--formats", str(path)]
+    assert find.main(words) == 2
+    assert "orders: unknown kind 'windows'" in capsys.readouterr().err

@@ -1,0 +1,77 @@
+"""Reads MirrorMaker 2's records (``Heartbeat``, ``Checkpoint``, ``OffsetSync``): key and value are one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from kafka_log_lake.udfs.values.apps.cursor import Cursor
+from kafka_log_lake.udfs.values.schemas.payload import PayloadError
+
+Fields = Callable[[Cursor], dict[str, Any]]
+_OFFSETS = (("upstreamOffset", pa.int64()), ("downstreamOffset", pa.int64()))
+
+
+def _heartbeat_key(cursor: Cursor) -> dict[str, Any]:
+    return {"sourceClusterAlias": cursor.text16(), "targetClusterAlias": cursor.text16()}
+
+
+def _heartbeat(cursor: Cursor) -> dict[str, Any]:
+    _version(cursor)
+    return {"timestamp": cursor.number(8)}
+
+
+def _checkpoint_key(cursor: Cursor) -> dict[str, Any]:
+    return {"consumerGroupId": cursor.text16(), **_sync_key(cursor)}
+
+
+def _checkpoint(cursor: Cursor) -> dict[str, Any]:
+    _version(cursor)
+    return {**_sync(cursor), "metadata": cursor.text16()}
+
+
+def _sync_key(cursor: Cursor) -> dict[str, Any]:
+    return {"topic": cursor.text16(), "partition": cursor.number(4)}
+
+
+def _sync(cursor: Cursor) -> dict[str, Any]:
+    return {"upstreamOffset": cursor.number(8), "downstreamOffset": cursor.number(8)}
+
+
+def _version(cursor: Cursor) -> None:
+    at, version = cursor.at, cursor.number(2)
+    if version != 0:
+        raise PayloadError("unexpected_value", f"version {version}", at)
+
+
+_PLACE = (("topic", pa.string()), ("partition", pa.int32()))
+# kind and side -> reader and columns
+SIDES: dict[tuple[str, str], tuple[Fields, tuple[tuple[str, pa.DataType], ...]]] = {
+    ("mm2-heartbeat", "key"): (
+        _heartbeat_key,
+        (("sourceClusterAlias", pa.string()), ("targetClusterAlias", pa.string())),
+    ),
+    ("mm2-heartbeat", "value"): (_heartbeat, (("timestamp", pa.int64()),)),
+    ("mm2-checkpoint", "key"): (_checkpoint_key, (("consumerGroupId", pa.string()), *_PLACE)),
+    ("mm2-checkpoint", "value"): (_checkpoint, (*_OFFSETS, ("metadata", pa.string()))),
+    ("mm2-offset-sync", "key"): (_sync_key, _PLACE),
+    ("mm2-offset-sync", "value"): (_sync, _OFFSETS),
+}
+
+
+def read_side(kind: str, side: str, data: bytes) -> dict[str, Any]:
+    """Returns the fields of a key or a value. Raises a PayloadError."""
+    cursor = Cursor(data)
+    found = SIDES[kind, side][0](cursor)
+    cursor.ends()
+    return found
+
+
+def record(key: dict[str, Any] | None, value: dict[str, Any] | None) -> dict[str, Any]:
+    """Returns the fields of both sides as one object, topic and partition as ``topicPartition``."""
+    found = {**(key or {}), **(value or {})}
+    if "partition" in found:
+        found["topicPartition"] = f"{found.pop('topic')}-{found.pop('partition')}"
+    return found

@@ -1,0 +1,69 @@
+"""Decides what a topic's keys and values are, from its declared format or from a sample of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka_log_lake.udfs.values.apps.payloads import label_of
+from kafka_log_lake.udfs.values.apps.recognise import is_of_streams, is_time, number, recognise
+from kafka_log_lake.udfs.values.apps.topic_format import TopicFormat
+from kafka_log_lake.udfs.values.schemas.payload import DecodedPayload
+from kafka_log_lake.udfs.values.schemas.payload_heads import ID_SIZE, pairs_of
+from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE, PayloadReader
+from kafka_log_lake.udfs.values.schemas.plain_payloads import LOOK, plain_of
+
+_UNKNOWN = ("unknown_id", "unknown_guid")
+_GUID_END, _MOST_ID, _FEW = 17, 1 << 24, 4
+
+
+def topic_labels(reader: PayloadReader, topic: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Returns for each side what ``PayloadReader.read`` and ``SideDecoder`` take as ``plain``.
+
+    rows: the first data records of the topic, with key, value and headers as in ``records``.
+    """
+    declared = reader.formats.of(topic)
+    found = {} if declared is None else {side: label_of(declared, side) for side in (KEY, VALUE)}
+    return {side: found.get(side) or _label(reader, topic, side, rows) for side in (KEY, VALUE)}
+
+
+def _label(reader: PayloadReader, topic: str, side: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    payloads = [(row[side], pairs_of(row["headers"])) for row in rows if row[side] is not None]
+
+    def is_framed(data: bytes) -> bool:
+        one = reader.read(topic, side, data)
+        return one.schema is not None and one.reason is None
+
+    known = recognise(topic, side, payloads, is_framed)
+    if known is not None:
+        return known.label
+    decoded = [reader.read(topic, side, payload, headers) for payload, headers in payloads]
+    by_schema = sum(one.schema is not None and one.reason is None for one in decoded)
+    if by_schema * 2 >= len(decoded) or reader.has_subject(topic, side):
+        return plain_of(decoded)
+    heads = [payload for (payload, _), one in zip(payloads, decoded, strict=True) if one.reason in _UNKNOWN]
+    may_be_framed = not is_of_streams(topic) and _may_name_schemas(heads)
+    serde = number(payload for payload, _ in payloads)
+    if serde:
+        return LOOK if may_be_framed else TopicFormat("plain", serde, serde, is_declared=False).label
+    return plain_of(decoded) if may_be_framed else plain_of(map(_without_guess, decoded)) or LOOK
+
+
+def _may_name_schemas(payloads: Sequence[bytes]) -> bool:
+    """Returns whether the first bytes of payloads may be ids of schemas that are not at hand.
+
+    It is a guess: few ids, such as a registry gives, each with content after it, and no times.
+    """
+    if not payloads or all(is_time(int.from_bytes(one[:8], "big", signed=True)) for one in payloads):
+        return False
+    heads = {one[:_GUID_END] if one[0] else one[:ID_SIZE] for one in payloads}
+    ids = [int.from_bytes(one[1:], "big", signed=True) for one in heads if len(one) == ID_SIZE]
+    if not all(0 < one < _MOST_ID for one in ids) or (ids and all(one % 256 == 0 for one in ids)):
+        return False  # a number of four bytes with another one after it
+    is_short = all(len(one) <= ID_SIZE for one in payloads)
+    return not is_short and len(heads) <= max(_FEW, len(set(payloads)) // _FEW)
+
+
+def _without_guess(decoded: DecodedPayload) -> DecodedPayload:
+    """Returns what a payload is if its first bytes name no schema, where no schema reads it."""
+    return DecodedPayload("bytes", decoded.content) if decoded.reason in _UNKNOWN else decoded
