@@ -1,4 +1,4 @@
-"""Finds the order of the offsets of logs, from columns of a lake's tables: ``udfs.batches.offsets`` over Arrow."""
+"""Finds the order of the offsets of logs, from a lake's tables: ``udfs.batches.offsets`` over Arrow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the transactions of logs, from columns of a lake's tables: ``udfs.batches.transactions`` over Arrow."""
+"""Finds the transactions of logs, from a lake's tables: ``udfs.batches.transactions`` over Arrow."""
 
 from __future__ import annotations
 
