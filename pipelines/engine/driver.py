@@ -15,18 +15,18 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from kafka_log_lake.pipelines.cli.errors import UserError
-from kafka_log_lake.pipelines.engine.executors import is_local
+from kafka_log_lake.pipelines.cli.errors import UserError, one_line
 from kafka_log_lake.udfs.package_files import package_files
+from kafka_log_lake.udfs.spark import preflight
 from kafka_log_lake.udfs.storage.store import store_variables, use_settings_of
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,12 @@ log = logging.getLogger(__name__)
 # What setJobGroup sets of a thread
 _JOB_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 _ENOUGH_ROWS = 1 << 16  # that no partition of a range is empty
+
+# What workers may need: the jobs' stages, the functions of SQL, the data source
+PACKAGES = (preflight.PACKAGE, "pyspark_kafka_log")
+# What these import of others; and the shim of the data source is looked for
+_LIBRARIES = ("numba", "pyarrow", "pandas", "zstandard", "lz4", "cramjam", "regex", "wcmatch", "yaml")
+ADVICE = "ship them the archive of `make package` (docs/operations.md, On a cluster)"
 
 # Plans that give rows of the plan below them in the task that reads them
 _KEEPS_ROWS = ("Filter", "Project", "SubqueryAlias", "View")
@@ -46,6 +52,11 @@ def spark_errors() -> tuple[type[Exception], ...]:
     """Returns the classes of the errors that Spark raises; in a process with a JVM Java's own too."""
     py4j = sys.modules.get("py4j.protocol")
     return (PySparkException,) if py4j is None else (PySparkException, py4j.Py4JJavaError)
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Returns whether the tasks run on this machine, in Python workers of this installation."""
+    return str(spark.sparkContext.master).startswith("local")
 
 
 def driver_of(spark: SparkSession) -> Driver:
@@ -99,6 +110,21 @@ class Driver:
     def parallelism(self) -> int:
         """Returns the number of tasks that run at the same time."""
         return int(self._context.defaultParallelism)
+
+    def executors(self) -> list[preflight.Executor]:
+        """Returns what each executor has: one small task a core, so that each executor gets some.
+
+        Raises a UserError where its Python does not start.
+        """
+        tasks, work = self.parallelism(), partial(preflight.look, preflight.NEEDED, True)
+        with preflight.as_code():
+            try:
+                found = self._context.range(tasks, numSlices=tasks).mapPartitions(work).collect()
+            except Exception as error:
+                python = self._context.pythonExec
+                reason = f"{python} does not run on the executors: {one_line(error)}"
+                raise UserError(f"{reason}; {ADVICE}") from None
+        return [preflight.Executor.of(text) for text in sorted(set(found))]
 
     def heap_of_tasks(self) -> int | None:
         """Returns the bytes of Java's heap where tasks run; None where it is not known."""
@@ -192,23 +218,30 @@ class Connect(Driver):
         """Sees to it that the workers have our code; returns how many tasks run at the same time."""
         if self.spark in _READY:
             return _READY[self.spark]
-        code, tell = look()
-        looked = self.spark.range(_ENOUGH_ROWS).mapInArrow(tell, LOOK_DDL).collect()
-        missing = sorted({row["missing"] for row in looked} - {""})
+        executors = self.executors()
+        broken = {name for executor in executors for name in executor.broken}
+        missing = sorted(broken - {*PACKAGES})
         if missing:
             raise UserError(
                 f"the Python of Spark's workers has no {missing[0]}: "
                 "install the wheel of kafka-log-lake there"
             )
-        ours = code()
-        if not ours or {row["code"] for row in looked} != {ours}:
+        ours, _ = preflight.own_code()
+        if broken or {executor.code for executor in executors} != {ours}:
             log.info("sending the code of this project to Spark's workers, which have none or another")
             with tempfile.TemporaryDirectory() as folder:
-                made = Path(folder, f"kafka_log_lake-{ours or 'zip'}.zip")
+                made = Path(folder, f"kafka_log_lake-{ours}.zip")
                 write_zip(made)
                 self.spark.addArtifacts(str(made), pyfile=True)
-        _READY[self.spark] = len(looked)
-        return len(looked)
+        _READY[self.spark] = len(executors)
+        return len(executors)
+
+    def executors(self) -> list[preflight.Executor]:
+        """Returns what each worker has, a task each. Imports none of our packages, which a zip may bring."""
+        work = partial(preflight.look_in_arrow, (*_LIBRARIES, *PACKAGES))
+        with preflight.as_code():
+            looked = self.spark.range(_ENOUGH_ROWS).mapInArrow(work, "executor string").collect()
+        return [preflight.Executor.of(row["executor"]) for row in looked]
 
     @contextmanager
     def finished_share(self) -> Iterator[Callable[[], float]]:
@@ -312,54 +345,6 @@ def _function(kind: str, node: Any) -> str:
         return ""
     parts = node.nameParts() if kind == "UnresolvedFunction" else node.name()
     return str(parts.last()).lower()
-
-
-# What workers may need: the jobs' stages, the functions of SQL, the data source
-PACKAGES = ("kafka_log_lake", "pyspark_kafka_log")
-# Packages of others that these import
-_LIBRARIES = ("numba", "pyarrow", "pandas", "zstandard", "lz4", "cramjam", "regex", "wcmatch", "yaml")
-
-LOOK_DDL = "code string, missing string"
-
-
-def look() -> tuple[Callable[[], str], Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]]:
-    """Makes a function that hashes our packages here, and a mapInArrow callable that runs it on a worker.
-
-    The callable gives one row a task: the hash, and one of our libraries that is missing, or "". Both are
-    made of nothing but what Spark sends, and import no package of ours: a worker that has imported one would
-    not take it from a zip that comes later.
-    """
-    packages, libraries = PACKAGES, _LIBRARIES
-
-    def code() -> str:
-        import hashlib
-        import os
-        from importlib.util import find_spec
-
-        found = hashlib.sha256()
-        for package in packages:
-            spec = find_spec(package)
-            folders = spec.submodule_search_locations if spec is not None else None
-            if not folders or not os.path.isdir(folders[0]):
-                return ""  # none, or in a zip
-            for folder, below, names in os.walk(folders[0]):
-                below[:] = sorted(name for name in below if name != "__pycache__")
-                for name in sorted(names):
-                    path = os.path.join(folder, name)
-                    with open(path, "rb") as file:
-                        content = file.read()
-                    found.update(f"{os.path.relpath(path, folders[0])}\0{len(content)}\0".encode() + content)
-        return found.hexdigest()[:16]
-
-    def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from importlib.util import find_spec
-
-        for _ in batches:
-            pass
-        missing = next((name for name in libraries if find_spec(name) is None), "")
-        yield pa.RecordBatch.from_pydict({"code": [code()], "missing": [missing]})
-
-    return code, tell
 
 
 def write_zip(path: Path) -> None:

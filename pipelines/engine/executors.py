@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from kafka_log_lake.pipelines.cli.errors import UserError, one_line
+from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, first_names
-from kafka_log_lake.udfs.spark import preflight
-from kafka_log_lake.udfs.spark.preflight import LIBRARIES, PROJECT, Executor, code_digest
+from kafka_log_lake.pipelines.engine.driver import ADVICE, driver_of
+from kafka_log_lake.udfs.spark.preflight import LIBRARIES, PROJECT, Executor, own_code
 
 log = logging.getLogger(__name__)
-
-_ADVICE = "ship them the archive of `make package` (docs/operations.md, On a cluster)"
-
-
-def is_local(spark: SparkSession) -> bool:
-    """Says whether the tasks run on this machine, in Python workers of this installation."""
-    return str(spark.sparkContext.master).startswith("local")
 
 
 def check_executors(spark: SparkSession) -> None:
@@ -33,10 +24,10 @@ def check_executors(spark: SparkSession) -> None:
     Raises a UserError where one can't decode: its Python does not start, it lacks a package, its code is not
     the driver's. Another version of a library is a warning.
     """
-    executors = _ask(spark)
+    executors = driver_of(spark).executors()
     for line in describe(executors):
         log.info("%s", line)
-    problem = find_problem(executors, code_digest())
+    problem = find_problem(executors, own_code()[0])
     if problem:
         raise UserError(problem)
     for name in LIBRARIES:
@@ -44,20 +35,6 @@ def check_executors(spark: SparkSession) -> None:
         others = sorted({e.versions.get(name, own) for e in executors} - {own})
         if others:
             log.warning("%s is %s on executors and %s in the driver", name, ", ".join(others), own)
-
-
-def _ask(spark: SparkSession) -> list[Executor]:
-    """Asks executors what they have: one small task a core, so that each executor gets some."""
-    tasks = spark.sparkContext.defaultParallelism
-    cloudpickle.register_pickle_by_value(preflight)
-    try:
-        found = spark.sparkContext.range(tasks, numSlices=tasks).mapPartitions(preflight.look).collect()
-    except Exception as error:
-        python = spark.sparkContext.pythonExec
-        raise UserError(f"{python} does not run on the executors: {one_line(error)}; {_ADVICE}") from None
-    finally:
-        cloudpickle.unregister_pickle_by_value(preflight)
-    return [Executor(**json.loads(text)) for text in sorted(set(found))]
 
 
 def describe(executors: Sequence[Executor]) -> Iterator[str]:
@@ -79,7 +56,7 @@ def _code(executor: Executor) -> str:
     return f"{PROJECT} {executor.versions.get(PROJECT, 'not installed')} (code {executor.code}) from {shown}"
 
 
-def find_problem(executors: Sequence[Executor], own_code: str) -> str:
+def find_problem(executors: Sequence[Executor], own: str) -> str:
     """Says in one line why executors can't decode; "" if they can.
 
     own_code: the driver's ``code_digest``.
@@ -87,9 +64,9 @@ def find_problem(executors: Sequence[Executor], own_code: str) -> str:
     for executor in executors:
         if executor.broken:
             lacking = ", ".join(f"{name} ({why})" for name, why in executor.broken.items())
-            return f"the Python of the executor on {executor.host} can't import {lacking}; {_ADVICE}"
+            return f"the Python of the executor on {executor.host} can't import {lacking}; {ADVICE}"
     for executor in executors:
-        if executor.code != own_code:
-            codes = f"code {executor.code} on {executor.host}, {own_code} in the driver"
-            return f"executors have another release of {PROJECT} than the driver: {codes}; {_ADVICE}"
+        if executor.code != own:
+            codes = f"code {executor.code} on {executor.host}, {own} in the driver"
+            return f"executors have another release of {PROJECT} than the driver: {codes}; {ADVICE}"
     return ""

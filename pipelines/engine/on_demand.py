@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 
 from kafka_log_lake.pipelines.cli.errors import CallError
 from kafka_log_lake.pipelines.cli.settings import Running
-from kafka_log_lake.pipelines.engine.driver import driver_of
-from kafka_log_lake.pipelines.engine.executors import check_executors, is_local
+from kafka_log_lake.pipelines.engine.driver import driver_of, is_local
+from kafka_log_lake.pipelines.engine.executors import check_executors
 from kafka_log_lake.pipelines.engine.pool import WorkerPool
 from kafka_log_lake.pipelines.engine.session import (
     check_session,

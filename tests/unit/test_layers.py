@@ -139,7 +139,6 @@ def test_few_modules_touch_the_jvm_and_none_needs_py4j() -> None:
     found = {str(path.relative_to(ROOT)) for path in SOURCES if touches.search(path.read_text())}
     assert found == {
         "pipelines/engine/driver.py",
-        "pipelines/engine/executors.py",
         "pipelines/engine/session.py",
         "pipelines/listing/hadoop.py",
     }

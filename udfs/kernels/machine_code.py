@@ -35,7 +35,7 @@ from typing import Any
 from llvmlite import binding as llvm
 
 from kafka_log_lake.udfs.kernels import libraries
-from kafka_log_lake.udfs.package_files import package_files
+from kafka_log_lake.udfs.package_files import code_digest, package_files
 
 # Numba's own switches: no compilation at all, and checks of array indices
 COMPILES = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
@@ -78,12 +78,10 @@ def _numba() -> Path:
 @cache
 def _cache_name() -> str:
     """Returns a folder name made of everything that compiled kernels depend on."""
-    digest = hashlib.sha256((_numba() / "_version.py").read_bytes())
-    for room in KERNEL_ROOMS:
-        for path, source in package_files(resources.files("kafka_log_lake.udfs").joinpath(room), room):
-            if path.endswith(".py"):
-                digest.update(f"\0{path}\0{len(source)}\0".encode() + source)
-    name = f"numba-{sys.version_info[0]}{sys.version_info[1]}-{digest.hexdigest()[:16]}"
+    udfs = resources.files("kafka_log_lake.udfs")
+    sources = (one for room in KERNEL_ROOMS for one in package_files(udfs.joinpath(room), room))
+    digest = code_digest(sources, (_numba() / "_version.py").read_bytes())
+    name = f"numba-{sys.version_info[0]}{sys.version_info[1]}-{digest[:16]}"
     return f"{name}-{libraries.SIGNATURE}" + ("-checked" if CHECKS_BOUNDS else "")
 
 

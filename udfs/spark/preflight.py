@@ -1,21 +1,29 @@
-"""Checks what the Python of an executor has, before anything is decoded.
+"""Looks at what the Python of a worker has, before anything is decoded.
 
-``look`` goes to the workers as code, as they may lack this project; the driver compares what comes back.
+``look`` goes to the workers as code (``as_code``), as they may lack this project; the driver compares what
+comes back.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import resources
+from typing import TYPE_CHECKING
 
-from kafka_log_lake.udfs.package_files import package_files
+from kafka_log_lake.udfs import package_files
+from kafka_log_lake.udfs.package_files import code_digest, find_package
+from kafka_log_lake.udfs.package_files import package_files as files_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PROJECT = "kafka-log-lake"
+PACKAGE = "kafka_log_lake"
 LIBRARIES = ("pyarrow", "numba")
 # What a worker imports to decode; the last imports all that is ours
-_NEEDED = ("numpy", "pyarrow", "numba", "zstandard", "lz4", "cramjam", "kafka_log_lake.udfs.spark.tasks")
+NEEDED = ("numpy", "pyarrow", "numba", "zstandard", "lz4", "cramjam", f"{PACKAGE}.udfs.spark.tasks")
 
 
 @dataclass(frozen=True)
@@ -34,28 +42,37 @@ class Executor:
     code: str
     place: str
 
-
-def code_digest() -> str:
-    """Returns eight hexadecimal digits that are the same for the same sources, in a folder or a zip."""
-    digest = hashlib.sha256()
-    for path, content in package_files(resources.files("kafka_log_lake"), "kafka_log_lake"):
-        if path.endswith(".py"):
-            digest.update(f"{path}\0".encode() + content + b"\0")
-    return digest.hexdigest()[:8]
+    @classmethod
+    def of(cls, text: str) -> Executor:
+        """Returns what ``look`` wrote as JSON."""
+        return cls(**json.loads(text))
 
 
-def look(_: Iterable[int]) -> Iterable[str]:
-    """Yields an ``Executor`` as JSON. Of this module it uses names alone: the worker may not have it."""
-    import json
+def own_code() -> tuple[str, str]:
+    """Returns the digest of this project's code, and the folder or zip that holds it; "" for none."""
+    package, place = find_package(PACKAGE)
+    return (code_digest(files_of(package, PACKAGE))[:8], place) if package is not None else ("", "")
+
+
+def look(needed: Sequence[str], imports: bool, _: Iterable[object]) -> Iterator[str]:
+    """Yields an ``Executor`` as JSON.
+
+    needed: modules that have to be there. imports: whether they are imported, which shows all that is wrong
+    with them; else they are looked for.
+    """
     import os
     import platform
     import socket
     from importlib import import_module, metadata
+    from importlib.util import find_spec
 
-    versions, broken, code, place = {}, {}, "", ""
-    for module in _NEEDED:
+    versions, broken = {}, {}
+    for module in needed:
         try:
-            import_module(module)
+            if imports:
+                import_module(module)
+            elif find_spec(module) is None:
+                broken[module] = f"No module named '{module}'"
         except Exception as error:  # a wheel for another CPU or C library may raise anything
             broken[module] = str(error) or type(error).__name__
     for package in (*LIBRARIES, PROJECT):
@@ -63,9 +80,7 @@ def look(_: Iterable[int]) -> Iterable[str]:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:  # not there, or the code of a checkout
             continue
-    if not broken:
-        own = import_module("kafka_log_lake.udfs.spark.preflight")
-        code, place = own.code_digest(), os.path.dirname(os.path.dirname(os.path.dirname(str(own.__file__))))
+    code, place = ("", "") if imports and broken else own_code()
     yield json.dumps(
         {
             "host": socket.gethostname(),
@@ -77,3 +92,29 @@ def look(_: Iterable[int]) -> Iterable[str]:
             "place": place,
         }
     )
+
+
+def look_in_arrow(needed: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yields a row a task with ``look``, as a mapInArrow callable; imports nothing of what is needed."""
+    import pyarrow as pa
+
+    for _ in batches:
+        pass
+    yield pa.RecordBatch.from_pydict({"executor": [*look(needed, False, ())]})
+
+
+@contextmanager
+def as_code() -> Iterator[None]:
+    """Lets Spark send these functions whole, and not by the names of modules that workers may lack."""
+    import sys
+
+    from pyspark import cloudpickle
+
+    modules = (sys.modules[__name__], package_files)
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
