@@ -32,7 +32,7 @@ SAMPLES := v0-codec-* v1-codec-* v2-codec-* mixed-magic v2-txn-* v2-compacted v2
 DAMAGED := bitflip-* trunc-mid-* header-count-huge-* magic-3-* random-bytes-* zstd-corrupt-middle-*
 SAMPLED := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAGED),--source '$(CORPUS)/hostile/$(s)')
 
-.PHONY: help setup run samples spark check test test-environment test-all texts test-bounds fuzz soak sql report report-check notebooks bench bench-full package wheel audit lint fmt clean lock
+.PHONY: help setup run samples spark check test test-environment test-all texts test-bounds fuzz soak sql report report-check docs notebooks bench bench-full package wheel audit lint fmt clean lock
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +105,9 @@ report: setup  ## data quality of the lake (LAKE=folder): quality-report/quality
 report-check: report  ## opens the page in a headless Chromium, which the system must have; writes screenshots
 	@$(PY) -m tools.check_report quality-report/quality.html
 
+docs:  ## the documentation as a site, in build/site: searchable, without the network
+	@tools/docs.sh
+
 notebooks: setup  ## the notebooks as .ipynb, in build/notebooks
 	@$(PY) -m tools.notebooks build/notebooks
 
@@ -139,6 +142,8 @@ fmt: setup  ## formats what ruff can
 lock: setup  ## makes requirements.lock from pyproject.toml again, with the newest versions it allows
 	@$(VENV)/bin/uv pip compile pyproject.toml --extra spark --extra connect --extra report --extra notebooks --extra typed --extra lineage --extra fsspec --extra browse --group dev --universal --generate-hashes --no-annotate \
 	    --upgrade --custom-compile-command 'make lock' --quiet --output-file requirements.lock
+	@$(VENV)/bin/uv pip compile docs/requirements.in --universal --python-version 3.11 --generate-hashes --no-annotate \
+	    --upgrade --custom-compile-command 'make lock' --quiet --output-file docs/requirements.lock
 
 clean:  ## removes the sample lake, its report, caches and build output; keeps .venv
 	@rm -rf lake lake-spark lake-samples quality-report build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/work

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
 import kafka_log_lake
@@ -42,7 +43,7 @@ from tests.support.docs import (
     VIEWS_PAGE,
     blocks,
 )
-from tools import tables_doc
+from tools import site, tables_doc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +79,39 @@ def test_links_lead_to_files(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert missing == []
+
+
+def test_links_lead_to_headings() -> None:
+    """As the site names them; ``make docs`` finds the same."""
+
+    def anchors(page: Path) -> set[str]:
+        text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        plain = [re.sub(r"[^\w\s-]", "", title).strip().lower() for title in titles]
+        return {re.sub(r"[-\s]+", "-", title) for title in plain}
+
+    missing = []
+    for page in PAGES:
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text()):
+            file = (page.parent / target).resolve() if target else page
+            if "://" not in target and anchor not in anchors(file):
+                missing.append(f"{page.name}: {target}#{anchor}")
+    assert missing == []
+
+
+def test_the_site_has_every_page() -> None:
+    """A page that no menu leads to is not found."""
+    menu = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    listed = re.findall(r"[\w-]+\.md", repr(menu))
+    assert sorted(listed) == sorted(site.sources().values())
+
+
+def test_links_of_the_site_stay_within_it() -> None:
+    names = site.sources()
+    for path in names:
+        links = re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", site.page(path, names))
+        inside = {link for link in links if "://" not in link}
+        assert {link for link in inside if not link.startswith("images/")} <= set(names.values()), path
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
@@ -129,7 +163,7 @@ def test_commands_of_the_console_parse() -> None:
         for page in PAGES
         for block in blocks(page, "sh")
         for line in block.replace("\\\n", " ").splitlines()
-        if (found := re.search(r"kafka-log-lake ([a-z-]+) (.*)", line)) is not None
+        if (found := re.search(r"kafka-log-lake ([a-z-]+) (.*?)(?: \|\| .*)?$", line)) is not None
     ]
     assert len({name for name, _ in shown}) > 8
     for name, rest in shown:  # an argument that there is not is an error

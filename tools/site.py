@@ -1,0 +1,53 @@
+"""Lays out the pages of the site in ``build/docs``, of which mkdocs makes it: ``make docs``.
+
+The pages in ``docs/`` and those at the top of the checkout become one folder. Links between them are kept. A
+link to a file that is no page becomes its text.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ROOT / "build" / "docs"
+_TOP = ("README", "ARCHITECTURE", "CONTRIBUTING", "CHANGELOG")
+_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+
+
+def sources() -> dict[Path, str]:
+    """Returns the pages of the checkout, and the name that each has on the site."""
+    found = {path: path.name for path in sorted((ROOT / "docs").glob("*.md"))}
+    names = {name: "index.md" if name == "README" else f"{name.lower()}.md" for name in _TOP}
+    return found | {ROOT / f"{name}.md": target for name, target in names.items()}
+
+
+def page(path: Path, names: dict[Path, str]) -> str:
+    """Returns the text of a page with the links that it has on the site."""
+
+    def link(found: re.Match[str]) -> str:
+        image, words, target, anchor = found.groups()
+        if "://" in target:
+            return found[0]
+        file = (path.parent / target).resolve()
+        if file in names:
+            return f"[{words}]({names[file]}{anchor or ''})"
+        if image and file.is_relative_to(ROOT / "docs"):
+            return f"![{words}]({file.relative_to(ROOT / 'docs')})"
+        return words
+
+    return _LINK.sub(link, path.read_text())
+
+
+def main() -> None:
+    """Writes the pages and their images."""
+    shutil.rmtree(PAGES, ignore_errors=True)
+    shutil.copytree(ROOT / "docs" / "images", PAGES / "images")
+    names = sources()
+    for path, name in names.items():
+        (PAGES / name).write_text(page(path, names))
+
+
+if __name__ == "__main__":
+    main()
