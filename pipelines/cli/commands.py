@@ -38,7 +38,15 @@ SCAN = Command(
     "Show what is in a log directory: formats, damage, open transactions. Needs no Java and no lake.",
     (
         *("source", "topic", "partition", "topics", "exclude_topics", "follow_symlinks", "include_swap"),
-        *("include_deleted", "max_batch_uncompressed", "slice_bytes", "cores", "fail_on_damage", "json"),
+        *(
+            "include_deleted",
+            "max_batch_uncompressed",
+            "slice_bytes",
+            "cores",
+            "formats",
+            "fail_on_damage",
+            "json",
+        ),
     ),
     (
         Argument("path", "log directory, partition folder, .log file or glob", many=True, is_optional=True),
@@ -57,7 +65,7 @@ SCAN = Command(
             ("Files", "include_swap: .log.swap files in place of the segments they replace"),
             ("", "include_deleted: .log.deleted files, -delete, -stray, -future folders"),
             ("", "follow_symlinks: follow links inside a source"),
-            ("Output", "sort", "json: one JSON object"),
+            ("Output", "sort", "json: one JSON object", "formats"),
             ("", "fail_on_damage: exit with code 3 unless what was read is sound"),
             ("Running", "cores: processes (default: all cores)", "--help-all: for tuning"),
         ),

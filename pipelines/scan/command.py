@@ -34,6 +34,7 @@ from kafka_log_lake.pipelines.tasks.first_payloads import SchemaSegments
 from kafka_log_lake.pipelines.tasks.scan_segments import scan_segments
 from kafka_log_lake.pipelines.tasks.slice_scan import scan_slice
 from kafka_log_lake.udfs.indexes.kraft_snapshot import METADATA_TOPIC
+from kafka_log_lake.udfs.values.apps.topic_format import TopicFormats
 from kafka_log_lake.udfs.values.typed.records import schema_segments
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ def scan(settings: Settings | str | os.PathLike[str]) -> Findings:
         nonlocal done
         done += size
 
-    schemas = SchemaSegments(tuple(schema_segments(listing.segments)))
+    schemas = SchemaSegments(tuple(schema_segments(listing.segments)), _formats(settings))
     scan_one = partial(scan_slice, max_batch_uncompressed=settings.max_batch_uncompressed, schemas=schemas)
     numbers = (settings.processes, settings.slice_bytes)
     with phase("scanning", lambda: f"{100 * done // max(1, total)}% of {size_text(total)}"):
@@ -79,6 +80,14 @@ def scan(settings: Settings | str | os.PathLike[str]) -> Findings:
     add_endings(findings, listing)
     findings.seconds = time.monotonic() - began
     return findings
+
+
+def _formats(settings: Settings) -> TopicFormats:
+    if settings.formats is None:
+        return TopicFormats()
+    from kafka_log_lake.pipelines.typed.sources import read_formats  # few scans need it
+
+    return read_formats(settings.formats)
 
 
 def _add_placements(findings: Findings, listing: Listing, settings: Settings) -> None:

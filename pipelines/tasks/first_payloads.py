@@ -12,8 +12,10 @@ import pyarrow as pa
 from kafka_log_lake.pipelines.plan.slices import Slice
 from kafka_log_lake.udfs.decoder.decoded import Range
 from kafka_log_lake.udfs.storage.byte_source import ByteSource
+from kafka_log_lake.udfs.values.apps.topic_format import TopicFormats
 from kafka_log_lake.udfs.values.schemas.payloads import VALUE
 from kafka_log_lake.udfs.values.schemas.profile import COLUMNS, PayloadKind, count_looks
+from kafka_log_lake.udfs.values.schemas.registry import Registry
 from kafka_log_lake.udfs.values.typed.functions import TypedFunctions
 from kafka_log_lake.udfs.values.typed.records import data_records, registry_of
 
@@ -25,10 +27,12 @@ _BYTES = 1 << 20  # of a segment in which their batches begin
 class SchemaSegments:
     """The segments of ``_schemas``, from which each worker reads the registry once in a scan.
 
-    uris: of the segments of ``_schemas``. scan: no other scan of a process has it, as segments grow.
+    uris: of the segments of ``_schemas``. formats: what a person says of topics. scan: no other scan of a
+    process has it, as segments grow.
     """
 
     uris: tuple[str, ...] = ()
+    formats: TopicFormats = field(default_factory=TopicFormats)
     scan: int = field(default_factory=time.monotonic_ns)
 
 
@@ -66,7 +70,8 @@ class _Sample:
     """Counts what one process has looked at in one scan. seen: records by topic."""
 
     def __init__(self, schemas: SchemaSegments) -> None:
-        self.functions = TypedFunctions(registry_of(schemas.uris))
+        said = Registry(formats=schemas.formats)
+        self.functions = TypedFunctions(Registry.joined([registry_of(schemas.uris), said]))
         self.seen: Counter[str] = Counter()
 
 

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from kafka_log_lake.pipelines import decode_batches
 from kafka_log_lake.pipelines.decode_values import command as decode_values
 from kafka_log_lake.pipelines.find import command as find
+from kafka_log_lake.pipelines.scan import command as scan
 from tests.support import apps_corpus as apps
 from tests.unit.values.test_payloads import same
 
@@ -87,3 +88,28 @@ def test_a_wrong_file_of_formats_is_one_line(tmp_path: Path, capsys: pytest.Capt
     words = [str(apps.DATA / "streams"), "--format", "json", "--typed", "--formats", str(path)]
     assert find.main(words) == 2
     assert "orders: unknown kind 'windows'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("has_formats", "said"),
+    [
+        (False, {"prices": "double, recognised", "views-closed": "bytes"}),
+        (True, {"prices": "double, declared", "views-closed": "time-windowed, declared"}),
+    ],
+)
+def test_scan_says_what_topics_hold_and_how_sure_it_is(
+    has_formats: bool, said: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One format a side, and no list of ids that no registry has."""
+    more = ("--formats", formats_file(tmp_path, "streams")) if has_formats else ()
+    assert scan.main([str(apps.DATA / "streams"), "--json", *more]) == 0
+    payloads = json.loads(capsys.readouterr().out)["payloads"]
+    assert [one for one in payloads if one["schema_ids"] or one["reasons"]] == []
+    found = {
+        (one["topic"], one["side"]): ", ".join(filter(None, (one["format"], one["certainty"])))
+        for one in payloads
+    }
+    assert len(found) == len(payloads) - 1  # dead letters are numbers and other bytes
+    sides = {("prices", "value"): said["prices"], ("views-closed", "key"): said["views-closed"]}
+    assert {side: found[side] for side in sides} == sides
+    assert found["attic-old-qty-repartition", "value"].partition(", ")[0] == "changed"

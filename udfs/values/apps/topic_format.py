@@ -52,8 +52,12 @@ class TopicFormat:
     def label(self) -> str:
         """Returns the format as text, without commas."""
         size = "" if self.window_size_ms is None else str(self.window_size_ms)
-        said = "declared" if self.is_declared else "recognised"
-        return _MARK.join((self.kind, self.key, self.value, size, said))
+        return _MARK.join((self.kind, self.key, self.value, size, self.certainty))
+
+    @property
+    def certainty(self) -> str:
+        """Returns declared, where a person says so, or recognised, by name and bytes."""
+        return "declared" if self.is_declared else "recognised"
 
     @classmethod
     def of_label(cls, label: str) -> TopicFormat | None:

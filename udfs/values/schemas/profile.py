@@ -13,22 +13,26 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from kafka_log_lake.udfs.values.apps.topic_format import TopicFormat
 from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE
 from kafka_log_lake.udfs.values.typed.functions import TypedFunctions
 
 COLUMNS = (KEY, VALUE, "headers")
+_SHOWN = 8  # ids of schemas in a line for people
 
 
 class PayloadKind(NamedTuple):
     """The format, the schema id and the error reason of a key or value.
 
-    side: key or value. format, schema_id, reason: see ``TypedFunctions.kafka_payload``.
+    side: key or value. format, schema_id, reason: see ``TypedFunctions.kafka_payload``. certainty: of a topic
+    of an application, ``TopicFormat.certainty``; "" for others.
     """
 
     side: str
     format: str
     schema_id: int | None
     reason: str | None
+    certainty: str = ""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class PayloadFormat:
     """The payloads of a topic's side that have one format.
 
     schema_ids: rising, none without a schema. payloads: how many were looked at, nulls left out. decoded: how
-    many of these decode. reasons: why others do not, as in ``value_errors``.
+    many of these decode. reasons: why others do not, as in ``value_errors``. certainty: as of PayloadKind.
     """
 
     topic: str
@@ -46,14 +50,18 @@ class PayloadFormat:
     payloads: int
     decoded: int
     reasons: list[str]
+    certainty: str = ""
 
     @property
     def words(self) -> str:
         """Returns a line for people, such as ``avro by schemas 3, 4; 97.5% decode``."""
-        ids = ", ".join(map(str, self.schema_ids))
+        ids = ", ".join(map(str, self.schema_ids[:_SHOWN]))
+        if len(self.schema_ids) > _SHOWN:
+            ids += f" and {len(self.schema_ids) - _SHOWN:,} more"
         by = f" by schema{'' if len(self.schema_ids) == 1 else 's'} {ids}" if ids else ""
         share = min(99.9, round(100 * self.decoded / self.payloads, 1))
-        return f"{self.format}{by}" + ("" if self.decoded == self.payloads else f"; {share:g}% decode")
+        said = f", {self.certainty}" if self.certainty else ""
+        return f"{self.format}{said}{by}" + ("" if self.decoded == self.payloads else f"; {share:g}% decode")
 
 
 def count_looks(
@@ -62,12 +70,17 @@ def count_looks(
     """Counts the payloads of data records by kind. rows: COLUMNS as in ``records``, of one topic."""
     found: Counter[PayloadKind] = Counter()
     topics = pa.repeat(topic, rows.num_rows)
+    labels = functions.labels(topic, rows)
     for side in (KEY, VALUE):
         sides = pa.repeat(side, rows.num_rows)
-        looks = functions.kafka_payload(topics, sides, rows.column(side), rows.column("headers"))
+        label = labels[side]
+        looks = functions.kafka_payload(topics, sides, rows.column(side), rows.column("headers"), label)
+        format_ = TopicFormat.of_label(label)
+        certainty = "" if format_ is None else format_.certainty
         for look in looks.to_pylist():
             if look is not None:
-                found[PayloadKind(side, look["format"], look["schema_id"], look["reason"])] += 1
+                kind = PayloadKind(side, look["format"], look["schema_id"], look["reason"], certainty)
+                found[kind] += 1
     return found
 
 
@@ -95,4 +108,5 @@ def _format(topic: str, side: str, format_: str, some: Iterable[tuple[PayloadKin
         sum(count for _, count in some),
         sum(count for look, count in some if look.reason is None),
         sorted({look.reason for look, _ in some if look.reason is not None}),
+        max(look.certainty for look, _ in some),
     )

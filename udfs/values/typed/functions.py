@@ -29,10 +29,12 @@ from kafka_log_lake.udfs.values.schemas.payload_heads import (
     equal_rows,
     pairs_at,
 )
-from kafka_log_lake.udfs.values.schemas.payloads import VALUE, PayloadReader
+from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE, PayloadReader
+from kafka_log_lake.udfs.values.schemas.plain_payloads import LOOK
 from kafka_log_lake.udfs.values.schemas.registry import AVRO, Registry, Schema
+from kafka_log_lake.udfs.values.schemas.topic_labels import topic_labels
 from kafka_log_lake.udfs.values.schemas.wire_formats import CONFLUENT, PLAIN, Framing, framing_of
-from kafka_log_lake.udfs.values.typed.columns import TEXT, SideDecoder, TypedSide
+from kafka_log_lake.udfs.values.typed.columns import BYTES, JSON, TEXT, SideDecoder, TypedSide
 from kafka_log_lake.udfs.values.typed.texts_and_looks import LookDecoder, TextDecoder
 
 _CERTAINTIES = pa.array(["framing", "look", "schema"], pa.string())
@@ -44,7 +46,7 @@ class TypedFunctions:
 
     def __init__(self, registry: Registry) -> None:
         self._registry, self._reader = registry, PayloadReader(registry)
-        self._decoders: dict[tuple[type[SideDecoder], str, str], SideDecoder] = {}
+        self._decoders: dict[tuple[type[SideDecoder], str, str, str], SideDecoder] = {}
         self._avro: dict[int, ColumnReader | None] = {}
 
     def kafka_value(self, values: pa.Array, topics: pa.Array) -> pa.Array:
@@ -87,17 +89,36 @@ class TypedFunctions:
                 known[id_] = found[0].text if found else None
         return pa.array([known[id_] for id_ in ids.to_pylist()], pa.string())
 
+    def labels(self, topic: str, rows: pa.RecordBatch | pa.Table) -> dict[str, str]:
+        """Returns what ``kafka_payload`` takes as ``plain`` for each side of a topic, by a sample of it.
+
+        Of text and JSON each payload is looked at by itself.
+        """
+        if topic in TOPICS:
+            return dict.fromkeys((KEY, VALUE), "")
+        found = topic_labels(self._reader, topic, rows.to_pylist())
+        return {
+            side: LOOK if label == BYTES else "" if label in (TEXT, JSON) else label
+            for side, label in found.items()
+        }
+
     def kafka_payload(
-        self, topics: pa.Array, sides: pa.Array, payloads: pa.Array, headers: pa.Array
+        self,
+        topics: pa.Array,
+        sides: pa.Array,
+        payloads: pa.Array,
+        headers: pa.Array,
+        plain: str = "",
     ) -> pa.Array:
         """Returns format, schema id, certainty and error reason of keys or values, as PAYLOAD.
 
         certainty: schema (a schema consumes every byte), framing (only the first bytes, or a header, say so),
-        look (no framing: the bytes look like it).
+        look (no framing: the bytes look like it). plain: as of ``SideDecoder``, for all of them.
         """
         if payloads.null_count:  # a log without keys is looked at once, not row by row
             held = payloads.is_valid()
-            found = self.kafka_payload(*(one.filter(held) for one in (topics, sides, payloads, headers)))
+            columns = [one.filter(held) for one in (topics, sides, payloads, headers)]
+            found = self.kafka_payload(columns[0], columns[1], columns[2], columns[3], plain)
             return found.take(_places_of(np.flatnonzero(held), len(payloads)))
         payloads, headers = _whole(payloads).cast(pa.binary()), _whole(headers).cast(HEADER_TYPE)
         looks = _Looks(len(payloads))
@@ -106,14 +127,14 @@ class TypedFunctions:
                 looks.put(rows, "internal")
             else:
                 some, of_some = rows_at(payloads, rows), rows_at(headers, rows)
-                decoded = self._decoder(LookDecoder, topic, side).decode(some, of_some)
+                decoded = self._decoder(LookDecoder, topic, side, plain).decode(some, of_some)
                 looks.add(side, rows, some, of_some, decoded)
         return looks.array()
 
-    def _decoder(self, kind: type[SideDecoder], topic: str, side: str) -> SideDecoder:
-        place = (kind, topic, side)
+    def _decoder(self, kind: type[SideDecoder], topic: str, side: str, plain: str = "") -> SideDecoder:
+        place = (kind, topic, side, plain)
         if place not in self._decoders:
-            self._decoders[place] = kind(self._reader, topic, side, "")
+            self._decoders[place] = kind(self._reader, topic, side, plain)
         return self._decoders[place]
 
     def _candidates(self, id_: int) -> list[Any]:
