@@ -115,7 +115,7 @@ def decode_frame(
     rows = _rows(df, known, topic, partition, segment, position, content)
     is_landed = _is_landed(driver, df, content, segment, position)
     if is_landed:
-        rows = rows.drop("content").withColumn("file", _canonical(F.input_file_name()))
+        rows = rows.drop("content").withColumn("file", _canonical_uri(F.input_file_name()))
     read = FrameRead(
         table,
         names,
@@ -261,10 +261,10 @@ def _by_path() -> dict[str, SparkColumn]:
     return {
         "topic": F.nullif(F.regexp_extract(folder, pattern, 1), F.lit("")),
         "partition": F.regexp_extract(folder, pattern, 2).try_cast("int"),
-        "segment": _canonical(F.col(_PATH)),
+        "segment": _canonical_uri(F.col(_PATH)),
     }
 
 
-def _canonical(path: SparkColumn) -> SparkColumn:
+def _canonical_uri(path: SparkColumn) -> SparkColumn:
     """Returns the canonical URI of a path that Spark gives, with ``s3`` for ``s3a`` and ``s3n``."""
     return F.regexp_replace(canonical_path(path), r"\As3[an]://", "s3://")

@@ -296,8 +296,8 @@ def _by_name(table: DeltaTable | None, topic: str | None) -> dict[str, str]:
     actions = data_files(table)
     paths = actions.column("path").to_pylist()
     topics = actions.column("partition.topic").to_pylist() if topic is not None else [None] * len(paths)
-    own = [path for path, of in zip(paths, topics, strict=True) if of == topic]
-    return {typed_files.made_of(path) or path: path for path in own}
+    of_topic = [path for path, of in zip(paths, topics, strict=True) if of == topic]
+    return {typed_files.made_of(path) or path: path for path in of_topic}
 
 
 def _full_schema(columns: pa.Schema) -> pa.Schema:

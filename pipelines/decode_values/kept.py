@@ -41,8 +41,8 @@ def keep(lake: str, mode: str, is_meant: Callable[[str], bool]) -> list[str]:
 
 
 def _keep_one(lake: str, mode: str, table: TypedTable) -> list[str]:
-    own = table.table.partition("/")[2]
-    paths = [f"{name}/{own}" for name in ((LATEST,) if mode == LATEST else (CDC, "history"))]
+    topic_name = table.table.partition("/")[2]
+    paths = [f"{name}/{topic_name}" for name in ((LATEST,) if mode == LATEST else (CDC, "history"))]
     made = [_made_of(lake, path) for path in paths]
     if all(one.get(_MADE_OF) == str(table.version) for one in made):
         return []

@@ -124,8 +124,8 @@ class _Dump:
                     raise
             self._note_decoders()
             text = LogText(source, length, self._prints)
-            for piece in text:
-                _write(piece)
+            for output in text:
+                _write(output)
             if text.gaps:
                 self.found.gaps[os.path.abspath(path)] = text.gaps
             if text.end < length and self._max_bytes == _MOST_BYTES:
@@ -177,13 +177,13 @@ def _object(path: str, fields: dict[str, Any]) -> bytes:
     return json.dumps({"file": path, **fields}, ensure_ascii=False).encode(errors="backslashreplace")
 
 
-def _write(piece: Any) -> None:
+def _write(output: Any) -> None:
     """Writes text as it is; on a terminal, control characters are escaped."""
     if sys.stdout.isatty():
-        lines = bytes(piece).decode(errors="replace").split("\n")
+        lines = bytes(output).decode(errors="replace").split("\n")
         sys.stdout.write("\n".join(map(printable, lines)))
     else:
-        sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.write(output)
 
 
 def run(settings: Settings, file: Sequence[str], files: str | None = None, **options: Any) -> None:

@@ -159,7 +159,7 @@ class IndexText:
                 f"the index leads to position {position} for offset {offset}, and the segment has "
                 f"{log.length} bytes"
             )
-        batch = log.first_reaching(offset, position)
+        batch = log.first_reaching(offset=offset, position=position)
         if batch is None or batch.last_offset != offset:
             found = -1 if batch is None else batch.last_offset
             self.found.missing.setdefault(where, []).append((offset, found))
@@ -287,7 +287,7 @@ class _Log:
             offset += int.from_bytes(raw[place : place + 4], "big", signed=True)
         return _IndexedBatch(position, length + f.LOG_OVERHEAD, offset)
 
-    def first_reaching(self, offset: int, position: int) -> _IndexedBatch | None:
+    def first_reaching(self, *, offset: int, position: int) -> _IndexedBatch | None:
         """Returns the first batch from a position on whose last offset is ``offset`` or higher; else None."""
         batch = self.batch_at(position, self.length)
         while batch is not None and batch.last_offset < offset:

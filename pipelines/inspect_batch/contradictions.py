@@ -106,10 +106,10 @@ def _is_misplaced(place: BatchPlace, first: int, last: int) -> bool:
         [] if one is None else [(one.base_offset, one.last_offset)] for one in (place.before, place.after)
     )
     limits = np.iinfo(np.int64)
-    own = max(first, limits.min), min(last, limits.max)
+    bounds = max(first, limits.min), min(last, limits.max)
     runs = np.zeros(len(before) + 1 + len(after), dtype=RUN)
     runs["file_base"], runs["file_limit"], runs["batches"] = place.first_offset, NO_LIMIT, 1
-    runs["first"], last_offsets = np.array([*before, own, *after]).T
+    runs["first"], last_offsets = np.array([*before, bounds, *after]).T
     runs["last"] = np.maximum(runs["first"], last_offsets)
     runs["last_base"] = runs["first"]
     return bool(misplaced(runs)[len(before)])

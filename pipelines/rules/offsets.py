@@ -42,10 +42,10 @@ def orders_of(
         covered += unread.get(files.logs.column("partition_dir")[log].as_py(), ())
         low, high = np.searchsorted(file, [begin, end])
         every = sorted({*files.base[begin:end].tolist(), *covered})
-        own = with_undecoded(runs[low:high], covered, every)
-        own["damages"] = ranges_before(own, places)
+        all_runs = with_undecoded(runs[low:high], covered, every)
+        all_runs["damages"] = ranges_before(all_runs, places)
         is_compacted = files.logs.column("topic")[log].as_py() in COMPACTED_TOPICS
-        yield log, order(own, int(here.sum()), (every[0], every[-1]), is_compacted)
+        yield log, order(all_runs, int(here.sum()), (every[0], every[-1]), is_compacted)
         begin = end
 
 

@@ -122,8 +122,8 @@ def write_rows(
     """Writes rows of one partition, at least one, to a new file. values: the partition's, by column."""
     path, collected = folders.new_file(table, values, "rewritten"), list[pq.FileMetaData]()
     place, options = folders.path(table, path), writer_options(table)
-    own = {column.name: column.arrow_type for column in table.columns}
-    written = pa.schema([pa.field(f.name, own.get(f.name, f.type)) for f in schema])
+    column_types = {column.name: column.arrow_type for column in table.columns}
+    written = pa.schema([pa.field(f.name, column_types.get(f.name, f.type)) for f in schema])
     bounded = [name for name in table.bounded if name in written.names]
     rows = iter(rows)
     first = next(rows)

@@ -139,10 +139,12 @@ def _batches() -> None:
     from kafka_log_lake.udfs.kernels.record_columns import NO_ARENA
     from kafka_log_lake.udfs.kernels.record_cursor import FILLED, new_lines
 
-    data, batches, own = np.zeros(0, dtype=np.uint8), np.zeros(1, dtype=BATCH), contexts()
+    data, batches, codec_contexts = np.zeros(0, dtype=np.uint8), np.zeros(1, dtype=BATCH), contexts()
     fill_numbers(batches[:0], new_lines(0), NO_ARENA.parts, NO_ARENA.at, np.zeros(1, FILLED)[0])
     scan_batches(data, 0, 0, 0, -1, batches)
-    expand_regular(data, batches[:0], data, np.zeros(1, PROGRESS), own.zstd, own.inflate)
+    expand_regular(
+        data, batches[:0], data, np.zeros(1, PROGRESS), codec_contexts.zstd, codec_contexts.inflate
+    )
 
 
 def _rest() -> None:

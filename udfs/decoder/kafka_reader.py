@@ -205,20 +205,20 @@ def _record(e: Any, stored: Stored, begin: int) -> Record:
 
 def _messages(e: Any, content: bytes, limit: int) -> Iterator[Message]:
     outer, position, magic = int(e["last_offset"]), int(e["position"]), int(e["magic"])
-    own = Message(outer, int(e["max_timestamp"]), content, 0, len(content), position)
+    outer_message = Message(outer, int(e["max_timestamp"]), content, 0, len(content), position)
     if e["codec"] == f.CODEC_NONE:
-        yield own
+        yield outer_message
         return
     if magic not in (f.MAGIC_V0, f.MAGIC_V1):
         raise Refused(f"a wrapper of magic {magic}")
-    wrong = plain.wrong_wrapper(own.stored)
+    wrong = plain.wrong_wrapper(outer_message.stored)
     if wrong is not None:
         raise Refused.of(wrong, position)
-    value = own.stored.field("value")
+    value = outer_message.stored.field("value")
     inner = _inner(e, _expanded(e, value.value, position + value.at, limit))
     if not inner:
         raise Refused.of(Wrong(faults.WRAPPER_EMPTY, 0, 1), -1)
-    wrong = plain.wrong_wrapper_offset(inner[-1].data, inner[-1].at, own.stored)
+    wrong = plain.wrong_wrapper_offset(inner[-1].data, inner[-1].at, outer_message.stored)
     if wrong is not None:
         raise Refused.of(wrong, position)
     base = outer - inner[-1].offset if magic == f.MAGIC_V1 and outer != 0 else 0

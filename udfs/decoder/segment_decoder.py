@@ -187,11 +187,11 @@ class SegmentDecoder:
         k = int(group_end(batches, begin, MOST_ROWS))
         if k > begin:
             return k
-        progress, own = self._progress[0], contexts()
+        progress, codec_contexts = self._progress[0], contexts()
         progress["first"] = progress["next"] = begin
         progress["used"] = progress["rows"] = 0
         while True:
-            work = (self._scratch.data, self._progress, own.zstd, own.inflate)
+            work = (self._scratch.data, self._progress, codec_contexts.zstd, codec_contexts.inflate)
             why = expand_regular(self._window, batches, *work)
             k, self._scratch.used = int(progress["next"]), int(progress["used"])
             if why == GROUP_ENDS:
@@ -274,12 +274,20 @@ class SegmentDecoder:
         position, size, at = int(e["position"]), int(e["size"]), int(e["at"])
         content = self._window[at : at + min(size, self.quarantine_content_bytes)].tobytes()
         reason, detail = faults.FAULTS[int(e["fault"])].reason, faults.describe_batch(e) or ""
-        return self._damage(position, position + size, stored_offset(e), reason, detail, content)
+        return self._damage(
+            position,
+            position + size,
+            base_offset=stored_offset(e),
+            reason=reason,
+            detail=detail,
+            content=content,
+        )
 
     def _damage(
         self,
         position: int,
         end: int,
+        *,
         base_offset: int | None,
         reason: str,
         detail: str,
@@ -322,7 +330,7 @@ class SegmentDecoder:
             return self._tail(position, "torn")
         if torn:
             text = f"{faults.cut_text(size, room)}, at {position}"
-            damage = self._damage(position, length, None, "truncated", text)
+            damage = self._damage(position, length, base_offset=None, reason="truncated", detail=text)
         else:
             damage = self._no_batch(position, length)
         return length, Group(self._batches[:0], None, [damage])
@@ -343,7 +351,9 @@ class SegmentDecoder:
         explain(e, self._window, self.max_batch_uncompressed)
         _add_batches(self.totals, batch)
         detail = faults.describe_batch(e) or ""
-        damage = self._damage(position, end, stored_offset(e), "crc_mismatch", detail)
+        damage = self._damage(
+            position, end, base_offset=stored_offset(e), reason="crc_mismatch", detail=detail
+        )
         return end, Group(batch, None, [damage])
 
     def _header(self, position: int) -> np.ndarray:
@@ -364,7 +374,7 @@ class SegmentDecoder:
         room = self.range.length - position
         head = self._header(position)[:room].tobytes()
         why = why_no_batch(head, position, room, end - position)
-        return self._damage(position, end, why.base_offset, why.reason, why.detail)
+        return self._damage(position, end, base_offset=why.base_offset, reason=why.reason, detail=why.detail)
 
     def _tail(self, position: int, kind: str) -> tuple[int, Group]:
         self.totals.tail = kind

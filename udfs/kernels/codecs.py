@@ -146,13 +146,13 @@ def _gzip(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
         while not member.eof:
             if position == len(data):
                 raise _Bad
-            piece = view[position : position + step]
-            block = member.decompress(piece, room - made + 1)
+            compressed = view[position : position + step]
+            block = member.decompress(compressed, room - made + 1)
             if made + len(block) > room:
                 raise _NoRoom
             out[at + made : at + made + len(block)] = np.frombuffer(block, dtype=np.uint8)
             made += len(block)
-            position += len(piece)
+            position += len(compressed)
             step *= 2
         position -= len(member.unused_data)
     return made

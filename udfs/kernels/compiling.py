@@ -94,7 +94,7 @@ def compiled(kernel: Kernel[..., Any], args: tuple[Any, ...], file: Path | None)
     Its machine code goes to ``file``; None: it is not kept.
     """
     made = dispatcher(kernel)
-    signature = tuple(types.int64 if type(each) is int else numba.typeof(each) for each in args)
+    signature = tuple(types.int64 if type(argument) is int else numba.typeof(argument) for argument in args)
     made.compile(signature)
     result = made.overloads[signature]
     if file is not None:

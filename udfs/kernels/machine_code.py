@@ -87,8 +87,12 @@ def _cache_name() -> str:
 
 def _is_private(folder: Path) -> bool:
     """Tells whether nobody but this user (and root) can put a file there: it would be run as code."""
-    own = folder.lstat()
-    if not stat.S_ISDIR(own.st_mode) or own.st_uid != os.geteuid() or own.st_mode & 0o077:
+    folder_stat = folder.lstat()
+    if (
+        not stat.S_ISDIR(folder_stat.st_mode)
+        or folder_stat.st_uid != os.geteuid()
+        or folder_stat.st_mode & 0o077
+    ):
         return False
     if not os.access(folder, os.W_OK | os.X_OK):
         return False

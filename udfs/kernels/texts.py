@@ -94,10 +94,10 @@ def has_controls(data: np.ndarray, at: int, end: int) -> bool:
             if (word | low | deleted) & _HIGH_BITS == 0:
                 at += 8
                 continue
-        one = int64(data[at])
-        if one < 9 or 0x0D < one < 0x1C or one == 0x7F:
+        byte = int64(data[at])
+        if byte < 9 or 0x0D < byte < 0x1C or byte == 0x7F:
             return True
-        if one == 0xC2 and data[at + 1] < 0xA0 and data[at + 1] != 0x85:
+        if byte == 0xC2 and data[at + 1] < 0xA0 and data[at + 1] != 0x85:
             return True
         at += 1
     return False

@@ -37,7 +37,7 @@ def join_lines(slices: pa.Table, batches: ArrowBatches) -> ArrowBatches:
         if file is None or path != file.path:
             if file is not None:
                 yield from file.end()
-            file = _Joined(path, size, plan[_canonical(path)])
+            file = _Joined(path, size, plan[_named_by_sources(path)])
         yield from file.add(values)
     if file is not None:
         yield from file.end()
@@ -52,7 +52,7 @@ def _runs(batches: ArrowBatches) -> Iterator[tuple[str, int | None, pa.Array]]:
             yield paths[begin].as_py(), sizes[begin].as_py(), values.slice(begin, end - begin)
 
 
-def _canonical(path: str) -> str:
+def _named_by_sources(path: str) -> str:
     """Returns a path as sources name it: ``file:///a b`` for ``file:/a%20b``."""
     scheme, _, rest = unquote(path).partition(":")
     return f"file:///{rest.lstrip('/')}" if scheme == "file" else f"{scheme}:{rest}"

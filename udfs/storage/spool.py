@@ -70,16 +70,16 @@ class Chunks(ABC):
     def ranges(self, segment: Hashable) -> Iterator[ChunkRange]:
         """Yields the ranges of a segment without a gap, ascending. Raises a ChunkContradiction."""
         held: list[_PlacedChunk] = []
-        for piece in sorted(self._pieces.get(segment, ())):
-            end = held[-1].position + held[-1].size if held else piece.position
-            if piece.position > end:
+        for chunk in sorted(self._pieces.get(segment, ())):
+            end = held[-1].position + held[-1].size if held else chunk.position
+            if chunk.position > end:
                 yield ChunkRange(self, held)
-                held, end = [], piece.position
-            known = min(end - piece.position, piece.size)
+                held, end = [], chunk.position
+            known = min(end - chunk.position, chunk.size)
             if known:
-                self._compare(ChunkRange(self, held), piece, known)
-            if piece.size > known or not held:
-                new = _PlacedChunk(piece.position + known, piece.size - known, piece.at + known)
+                self._compare(ChunkRange(self, held), chunk, known)
+            if chunk.size > known or not held:
+                new = _PlacedChunk(chunk.position + known, chunk.size - known, chunk.at + known)
                 follows = held and held[-1].at + held[-1].size == new.at
                 if follows:
                     held[-1] = held[-1]._replace(size=held[-1].size + new.size)
@@ -88,12 +88,12 @@ class Chunks(ABC):
         if held:
             yield ChunkRange(self, held)
 
-    def _compare(self, before: ChunkRange, piece: _PlacedChunk, size: int) -> None:
+    def _compare(self, before: ChunkRange, chunk: _PlacedChunk, size: int) -> None:
         """Raises a ChunkContradiction if the first ``size`` bytes of a chunk differ from ``before``."""
-        again = ChunkRange(self, [piece])
+        again = ChunkRange(self, [chunk])
         views = np.empty((2, _BLOCK), dtype=np.uint8)
-        for begin in range(piece.position, piece.position + size, _BLOCK):
-            part = views[:, : min(_BLOCK, piece.position + size - begin)]
+        for begin in range(chunk.position, chunk.position + size, _BLOCK):
+            part = views[:, : min(_BLOCK, chunk.position + size - begin)]
             before.read_into(begin, part[0])
             again.read_into(begin, part[1])
             if not np.array_equal(part[0], part[1]):
@@ -129,16 +129,16 @@ class ChunkRange:
     def __init__(self, chunks: Chunks, pieces: list[_PlacedChunk]) -> None:
         """Takes one piece or more, each beginning where the one before ends."""
         self._chunks, self._pieces = chunks, pieces
-        self._begins = [piece.position for piece in pieces]
+        self._begins = [chunk.position for chunk in pieces]
         self.begin, self.end = self._begins[0], pieces[-1].position + pieces[-1].size
 
     def read_into(self, position: int, view: np.ndarray) -> int:
         done = 0
         while done < len(view) and position + done < self.end:
-            piece = self._pieces[bisect_right(self._begins, position + done) - 1]
-            inside = position + done - piece.position
-            part = view[done : done + piece.size - inside]
-            got = self._chunks.read_at(piece.at + inside, part)
+            chunk = self._pieces[bisect_right(self._begins, position + done) - 1]
+            inside = position + done - chunk.position
+            part = view[done : done + chunk.size - inside]
+            got = self._chunks.read_at(chunk.at + inside, part)
             if not got:
                 break
             done += got

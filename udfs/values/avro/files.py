@@ -31,16 +31,16 @@ _MOST_EXPANDED = 64 << 20  # bytes of a block, as far as a payload is decoded
 
 def canonical_form(type_: AvroType) -> str:
     """Returns the parsing canonical form of a schema: JSON text of what matters to a reader."""
-    return _canonical(type_, set())
+    return _form_of(type_, set())
 
 
-def _canonical(type_: AvroType, named: set[str]) -> str:
+def _form_of(type_: AvroType, named: set[str]) -> str:
     kind = json.dumps(type_.kind)
     if type_.kind == "union":
-        return f"[{','.join(_canonical(branch, named) for branch in type_.branches)}]"
+        return f"[{','.join(_form_of(branch, named) for branch in type_.branches)}]"
     if type_.items is not None:
         inner = "items" if type_.kind == "array" else "values"
-        return f'{{"type":{kind},"{inner}":{_canonical(type_.items, named)}}}'
+        return f'{{"type":{kind},"{inner}":{_form_of(type_.items, named)}}}'
     if not type_.name:
         return kind
     name = json.dumps(type_.name, ensure_ascii=False)
@@ -53,7 +53,7 @@ def _canonical(type_: AvroType, named: set[str]) -> str:
         symbols = ",".join(json.dumps(symbol, ensure_ascii=False) for symbol in type_.symbols)
         return f'{{"name":{name},"type":"enum","symbols":[{symbols}]}}'
     fields = (
-        f'{{"name":{json.dumps(field.name, ensure_ascii=False)},"type":{_canonical(field.type, named)}}}'
+        f'{{"name":{json.dumps(field.name, ensure_ascii=False)},"type":{_form_of(field.type, named)}}}'
         for field in type_.fields
     )
     return f'{{"name":{name},"type":"record","fields":[{",".join(fields)}]}}'

@@ -104,10 +104,10 @@ class ProtobufField:
     is_closed: bool = False
     is_map: bool = False
 
-    def canonical(self, value: Any) -> Any:
+    def to_json(self, value: Any) -> Any:
         """Converts one value of the field to canonical JSON."""
         if self.message is not None:
-            return self.message.canonical(value)
+            return self.message.to_json(value)
         if self.kind == ENUM:
             return self.symbols.get(value, value)
         if self.kind == BYTES:
@@ -136,7 +136,7 @@ class MessageReader:
         """Decodes a message to canonical JSON: a dict by field. Raises a PayloadError."""
         values: dict[int, Any] = {}
         self._read(values, data, 0, len(data), 0, None)
-        return self.canonical(values)
+        return self.to_json(values)
 
     def _read(
         self, values: dict[int, Any], data: bytes, at: int, end: int, depth: int, group: int | None
@@ -202,32 +202,32 @@ class MessageReader:
         values[number] = found
         return at
 
-    def canonical(self, values: dict[int, Any]) -> dict[str, Any]:
-        canonical: dict[str, Any] = {}
+    def to_json(self, values: dict[int, Any]) -> dict[str, Any]:
+        values_by_name: dict[str, Any] = {}
         for number, known in self.fields.items():
             value = values.get(number)
             if known.is_map:
                 assert known.message is not None
-                canonical[known.name] = known.message.canonical_map(value or [])
+                values_by_name[known.name] = known.message.map_to_json(value or [])
             elif known.repeated:
-                canonical[known.name] = [known.canonical(one) for one in value or []]
+                values_by_name[known.name] = [known.to_json(one) for one in value or []]
             elif value is not None:
-                canonical[known.name] = known.canonical(value)
+                values_by_name[known.name] = known.to_json(value)
             elif not known.has_presence:
-                canonical[known.name] = known.canonical(known.default)
-        return canonical
+                values_by_name[known.name] = known.to_json(known.default)
+        return values_by_name
 
-    def canonical_map(self, entries: list[dict[int, Any]]) -> dict[str, Any]:
+    def map_to_json(self, entries: list[dict[int, Any]]) -> dict[str, Any]:
         key, value = self.fields[1], self.fields[2]
         found: dict[str, Any] = {}
         for entry in entries:
             held = entry.get(2)
             if held is None:
                 held = {} if value.message is not None else value.default
-            name = key.canonical(entry.get(1, key.default))
+            name = key.to_json(entry.get(1, key.default))
             text = name if isinstance(name, str) else str(name).lower()
             found.pop(text, None)
-            found[text] = value.canonical(held)
+            found[text] = value.to_json(held)
         return found
 
 

@@ -151,14 +151,14 @@ def _default(avro_field: AvroField) -> tuple[pa.DataType, Any]:
     """Returns Arrow type and value of a field's default; None where it is null, or no value of the type."""
     target = arrow_type(avro_field.type)
     try:
-        value = plain_value(avro_field.type, _canonical(avro_field.type, avro_field.default))
+        value = plain_value(avro_field.type, _canonical_default(avro_field.type, avro_field.default))
         pa.array([value], target)  # its ArrowInvalid is a ValueError
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return target, None
     return target, value
 
 
-def _canonical(type_: AvroType, value: object) -> Any:
+def _canonical_default(type_: AvroType, value: object) -> Any:
     """Returns a default's JSON as canonical JSON.
 
     Raises a ValueError for a value that the type can't have.
@@ -167,12 +167,14 @@ def _canonical(type_: AvroType, value: object) -> Any:
         return _of_branch(type_, value)
     if type_.kind == "record":
         held = _of(dict, value)
-        return {one.name: _canonical(one.type, held.get(one.name, one.default)) for one in type_.fields}
+        return {
+            one.name: _canonical_default(one.type, held.get(one.name, one.default)) for one in type_.fields
+        }
     if type_.items is not None:
         items = type_.items
         if type_.kind == "array":
-            return [_canonical(items, one) for one in _of(list, value)]
-        return {name: _canonical(items, one) for name, one in _of(dict, value).items()}
+            return [_canonical_default(items, one) for one in _of(list, value)]
+        return {name: _canonical_default(items, one) for name, one in _of(dict, value).items()}
     return _LEAVES.get(type_.kind, _text)(type_, value)
 
 
@@ -182,7 +184,7 @@ def _of_branch(type_: AvroType, value: object) -> Any:
         return None
     for one in held:
         try:
-            found = _canonical(one, value)
+            found = _canonical_default(one, value)
         except (ValueError, TypeError, KeyError):
             continue
         return found if len(held) == 1 else {one.branch_name: found}
@@ -245,7 +247,7 @@ def of_protobuf(
         inner = source[at].type.value_type if one.repeated else source[at].type
         if part := of_protobuf(one.message, later.message, inner, (*above, message)):
             filling.parts[at] = Filling(source[at].type, {0: part}) if one.repeated else part
-    values = plain_message(latest, latest.canonical({}), ())
+    values = plain_message(latest, latest.to_json({}), ())
     names = safe_names([one.name for one in latest.fields.values()])
     types = message_type(latest)
     new = [
