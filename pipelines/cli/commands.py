@@ -85,7 +85,14 @@ _CONDITIONS = (
     Argument("value_contains", "the value contains a text", True, (), "TEXT"),
     Argument("value_regex", "a regular expression of RE2 is found in the value", True, (), "REGEX"),
     Argument("text", "the key, the value or a header contains a text", True, (), "TEXT"),
-    Argument("json", "a JSONPath leads to a value in a value that is JSON", True, (), "PATH=VALUE"),
+    Argument(
+        "json",
+        "a JSONPath leads to a value in a value that is JSON",
+        True,
+        (),
+        "PATH=VALUE",
+        alias="where_json",
+    ),
     Argument("header", "a header has the name, and the value", True, (), "NAME[=VALUE]"),
     Argument("tombstones", "the value is null", is_switch=True),
     Argument("partition", "the number of the partition", True, (), "N"),
@@ -106,7 +113,7 @@ FIND = Command(
     (
         Argument("path", "log directory, partition folder, .log file or glob", many=True, is_optional=True),
         *_CONDITIONS,
-        *(replace(one, name=NOT + one.name) for one in _CONDITIONS),
+        *(replace(one, name=NOT + one.name, alias=one.alias and NOT + one.alias) for one in _CONDITIONS),
         Argument("committed", "only what a READ_COMMITTED consumer gets", is_switch=True),
         _number("limit", "at most this many records; with --first and --last per partition", parse=count),
         Argument("first", "the first of each partition", is_switch=True),
@@ -114,14 +121,19 @@ FIND = Command(
         _number("context", "records before and after each one", parse=count),
         Argument("superseded", "add a column: whether a later record of the key follows", is_switch=True),
         Argument("count", "print only the number of records", is_switch=True),
-        Argument("topic", "topic of the segments if the folder is not named TOPIC-N", metavar="NAME"),
+        Argument(
+            "topic",
+            "topic of the segments if the folder is not named TOPIC-N",
+            metavar="NAME",
+            alias="as_topic",
+        ),
         Argument(
             "trust_partitioner",
             "search for a key only in the partition that Kafka's default partitioner chooses for it",
             is_switch=True,
         ),
         Argument("format", "how records are printed", choices=("table", "json", "csv", "arrow", "raw")),
-        Argument("typed", "with --format json: keys and values by the schemas in _schemas", is_switch=True),
+        Argument("typed", "keys and values by the schemas in _schemas", is_switch=True),
         Argument("output", "write the records to a file", metavar="FILE"),
     ),
     extra="",
@@ -139,7 +151,7 @@ FIND = Command(
             ("Not", "--not CONDITION: records that do not meet it: --not --key user-17"),
             ("Number", "first", "last", "limit", "context", "count"),
             ("Output", "format", "output", "superseded"),
-            ("Schemas", "typed: in JSON", "schemas", "registry", "formats"),
+            ("Schemas", "typed: decoded", "schemas", "registry", "formats"),
             (
                 *("Search", "trust_partitioner", "cores", "max_batch_uncompressed", "topic"),
                 *("follow_symlinks", "include_swap", "include_deleted"),
@@ -147,7 +159,7 @@ FIND = Command(
         ),
         (
             "/var/lib/kafka/data --key user-17",
-            "backup/orders-3 --json state=FAILED --since 2026-01-31",
+            "backup --where-json state=FAILED --since 2026-01-31",
             "data --topics payments --not --transaction aborted",
         ),
         "0 found, 4 not found, 5 not found, but not all could be searched.",
@@ -160,7 +172,27 @@ DECODE = Command(
     tuple(name for name in SETTING_NAMES if name != "include_deleted"),
     is_configurable=True,
     continues=True,
-    example="--source /var/lib/kafka/data --lake lake",
+    screen=Screen(
+        "--source PATH... --lake LAKE [OPTIONS]",
+        "Decode Kafka log segments into Delta tables. A later run decodes only what is new. The sources are "
+        "only read.",
+        (
+            ("Sources", "source: log directory, partition folder, .log file, glob or URI; several times"),
+            ("Topics", "topics: only these (whole name)", "exclude_topics"),
+            ("Lake", "lake: its folder or URI; created if missing"),
+            ("Records", "since", "until"),
+            ("Values", "typed: keys and values by their schemas; --no-typed: not"),
+            ("", "mode: latest, also one row per key; cdc, also the tables that Debezium captured"),
+            ("Running", "watch: repeat until Ctrl-C", "cores: processes (default: all cores)"),
+            ("Output", "json: one JSON object", "fail_on_damage: exit with 3 if damage was found"),
+            ("More", "--help-all: all options", "--config FILE.yml: settings from a file"),
+        ),
+        (
+            "--source /var/lib/kafka/data --lake lake",
+            "--source backup --topics 'payments.*' --lake lake",
+        ),
+        "0 done, 2 a wrong source or lake, 3 damage and --fail-on-damage.",
+    ),
 )
 INGEST = Command(
     "ingest",
@@ -409,7 +441,12 @@ RECOVER = Command(
         "docs/recovery.md",
     ),
 )
-COMMANDS = (
-    *(FIND, INSPECT, DUMP, SCAN, DECODE, INGEST, QUERY, SQL, QUALITY_REPORT, FORMAT_REPORT),
-    *(DECODE_VALUES, RECOVER, MAINTAIN),
-)
+# As the help of the program shows them
+GROUPS = {
+    "look into log files": (SCAN, FIND, INSPECT, DUMP),
+    "load them into a lake": (DECODE, DECODE_VALUES, INGEST),
+    "ask the lake": (QUERY, SQL, QUALITY_REPORT, FORMAT_REPORT),
+    "repair": (RECOVER,),
+    "keep": (MAINTAIN,),
+}
+COMMANDS = tuple(command for group in GROUPS.values() for command in group)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_log_lake.pipelines.cli.settings import Running, Settings
+from kafka_log_lake.pipelines.cli.values import option
 
 _JOBS = ("decode_batches", "ingest_raw")  # modules themselves; of the others the code lies in a room
 SORTS = ("bytes", "name", "records", "segments", "partitions", "damage", "last")  # of scan --sort
@@ -19,7 +20,7 @@ class Argument:
     is_switch: an option without a value. many: whether it may be given several times. default: an option's
     value where it is not given; of choices it is the first.
     is_optional: whether a positional one may be missing. parse: gives the checked value of a text, or raises
-    a ValueError with the rule.
+    a ValueError with the rule. alias: a better name of an option, which is shown; the first one stays.
     """
 
     name: str
@@ -31,6 +32,12 @@ class Argument:
     is_switch: bool = False
     is_optional: bool = False
     parse: Callable[[object], Any] | None = None
+    alias: str = ""
+
+    @property
+    def options(self) -> list[str]:
+        """Returns the names of an option on the command line, the one to show first."""
+        return [option(name) for name in (self.alias, self.name) if name]
 
     @property
     def is_option(self) -> bool:

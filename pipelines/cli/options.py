@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from kafka_log_lake.pipelines.cli.commands import COMMANDS
+from kafka_log_lake.pipelines.cli.commands import GROUPS as COMMAND_GROUPS
 from kafka_log_lake.pipelines.cli.declaration import Argument, Command
 from kafka_log_lake.pipelines.cli.errors import (
     JobError,
@@ -28,6 +29,7 @@ from kafka_log_lake.pipelines.cli.errors import (
 from kafka_log_lake.pipelines.cli.process import is_terminated
 from kafka_log_lake.pipelines.cli.screens import screen_text
 from kafka_log_lake.pipelines.cli.settings import (
+    ALIASES,
     FIELDS,
     GROUPS,
     RARE,
@@ -134,7 +136,10 @@ def add_setting(parser: Parser, name: str, shows_rare: bool, creates_lake: bool)
     how: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
     if parse is not flag:
         how = {"action": "append" if parse is texts else "store", "metavar": metavar_of(field)}
-    parser.group(GROUPS[name]).add_argument(option(name), default=argparse.SUPPRESS, help=help_text, **how)
+    names = [option(one) for one in (*ALIASES.get(name, ()), name)]
+    parser.group(GROUPS[name]).add_argument(
+        *names, dest=name, default=argparse.SUPPRESS, help=help_text, **how
+    )
 
 
 def add_argument(parser: argparse.ArgumentParser, argument: Argument) -> None:
@@ -151,7 +156,10 @@ def add_argument(parser: argparse.ArgumentParser, argument: Argument) -> None:
     else:
         many = ("*" if argument.is_optional else "+") if argument.many else None
         how |= {"nargs": many, "metavar": argument.name.upper()}
-    parser.add_argument(option(argument.name) if argument.is_option else argument.name, **how)
+    names = argument.options if argument.is_option else [argument.name]
+    if argument.is_option:
+        how["dest"] = argument.name
+    parser.add_argument(*names, **how)
 
 
 def with_not(argv: Sequence[str]) -> list[str]:
@@ -165,6 +173,11 @@ def with_not(argv: Sequence[str]) -> list[str]:
     return joined
 
 
+def _in_list(command: Command, width: int, below: str) -> str:
+    begin = f"  {command.name:{width}}  "
+    return textwrap.fill(command.help, 80, initial_indent=begin, subsequent_indent=below)
+
+
 def program_parser(complete: Sequence[Command] = ()) -> argparse.ArgumentParser:
     """Builds the parser of ``kafka-log-lake`` itself, for its help.
 
@@ -173,15 +186,14 @@ def program_parser(complete: Sequence[Command] = ()) -> argparse.ArgumentParser:
     width = max(len(command.name) for command in COMMANDS)
     below = " " * (width + 4)
     commands = "\n".join(
-        textwrap.fill(one.help, 80, initial_indent=f"  {one.name:{width}}  ", subsequent_indent=below)
-        + f"\n{below}python -m pipelines.{one.module}"
-        for one in COMMANDS
+        "\n".join([f"{group}:", *(_in_list(one, width, below) for one in of_group)])
+        for group, of_group in COMMAND_GROUPS.items()
     )
     parser = argparse.ArgumentParser(
         prog=COMMAND,
         usage=f"{COMMAND} COMMAND [OPTIONS]",
         description="Kafka log segments -> Delta tables, without a broker.",
-        epilog=f"commands:\n{commands}\n\n{COMMAND} COMMAND --help has the options of each.",
+        epilog=f"{commands}\n\n{COMMAND} COMMAND --help has the options of each.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="store_true", help="print the version and stop")

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from kafka_log_lake.pipelines.cli.declaration import Command, Screen
-from kafka_log_lake.pipelines.cli.settings import FIELDS, metavar_of
+from kafka_log_lake.pipelines.cli.settings import ALIASES, FIELDS, metavar_of
 from kafka_log_lake.pipelines.cli.terminal import COMMAND
 from kafka_log_lake.pipelines.cli.values import flag, option
 
@@ -54,6 +54,7 @@ def _option(command: Command, name: str) -> str:
     argument = {one.name: one for one in command.arguments}.get(name)
     if argument is not None:
         taken = "|".join(argument.choices) or argument.metavar
-        return f"{option(name)} {taken}" if taken else option(name)
+        return f"{argument.options[0]} {taken}" if taken else argument.options[0]
     field = {own: FIELDS[own] for own in command.settings}[name]
-    return option(name) if field.metadata["parse"] is flag else f"{option(name)} {metavar_of(field)}"
+    shown = option(ALIASES.get(name, (name,))[0])
+    return shown if field.metadata["parse"] is flag else f"{shown} {metavar_of(field)}"

@@ -360,6 +360,8 @@ GROUPS = {
     )
     for name in group.__annotations__
 }
+# Better names of options, which are shown first
+ALIASES = {"topic": ("as_topic",)}
 # What only --help-all shows
 RARE = {
     *("slice_bytes", "window_bytes", "max_files_per_run", "max_bytes_per_run", "driver_memory"),

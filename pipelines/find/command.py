@@ -227,8 +227,8 @@ def run(
     """Prints or writes the matches. Raises NotFound without any, NotAllSearched if damage may hide some."""
     if first and last:
         raise UserError("give --first or --last, not both")
-    if typed and format != "json":
-        raise UserError("--typed needs --format json")
+    if typed and format not in ("json", "table"):
+        raise UserError("--typed needs --format table or json")
     request = make_request(
         conditions,
         committed=committed,
@@ -243,7 +243,7 @@ def run(
     has_formats = settings.schemas or settings.registry or settings.formats
     if has_formats and not (typed or request.looks_into_values):
         named = "--schemas, --registry and --formats"
-        raise UserError(f"{named} are for --typed and --json PATH=VALUE: add one of them")
+        raise UserError(f"{named} are for --typed and --where-json PATH=VALUE: add one of them")
     looked = search(dataclasses.replace(settings, source=(*path, *settings.source)), request, topic)
     if output is not None and isinstance(looked, LogSearch):
         _check_output(output, looked)
@@ -277,7 +277,8 @@ def _writer(kind: str, output: str | None, looked: LogSearch | LakeSearch, more:
         return writer_of(kind, looked.schema, more)
     is_terminal = output is None and sys.stdout.isatty()
     width = room_of_lines() if output is None else 0
-    table = MatchTable(width, is_terminal and wants_colour(), keys_first=looked.request.looks_at_keys)
+    is_coloured = is_terminal and wants_colour()
+    table = MatchTable(width, is_coloured, keys_first=looked.request.looks_at_keys, more=more)
     return partial(write_lines, lines=table.lines)
 
 

@@ -114,10 +114,18 @@ class MatchTable:
     """Formats matches as a table: two lines per match, three if it is of a broker's copy.
 
     width: columns of the terminal; None without one, 0 to cut nothing.
-    keys_first: whether keys get the room that they need before names and values do.
+    keys_first: whether keys get the room that they need before names and values do. more: gives the fields
+    of ``--typed``, which then stand in place of keys and values.
     """
 
-    def __init__(self, width: int | None, is_coloured: bool = False, keys_first: bool = False) -> None:
+    def __init__(
+        self,
+        width: int | None,
+        is_coloured: bool = False,
+        keys_first: bool = False,
+        more: MoreFields | None = None,
+    ) -> None:
+        self._more = more
         self._width, self._is_coloured = _WIDTH if width is None else width, is_coloured
         self._keys_first = keys_first
         self._names = self._offsets = self._keys = 0
@@ -126,7 +134,8 @@ class MatchTable:
         rows = matches.to_pylist()
         for row in rows:
             row["name"] = printable(f"{row['topic']}-{row['partition']}")
-            row["key"], row["value"] = _text(row["key"]), _text(row["value"])
+            typed = self._more(row) if self._more is not None else {}
+            row["key"], row["value"] = (_typed_text(typed, side, row[side]) for side in ("key", "value"))
         before, self._names = self._names, max(self._names, *(width_of(row["name"]) for row in rows), 9)
         self._offsets = max(self._offsets, *(len(str(row["offset"])) for row in rows), 6)
         self._keys = max(self._keys, *(width_of(" ".join(row["key"])) for row in rows))
@@ -187,6 +196,19 @@ def _text(content: bytes | None) -> tuple[str, ...]:
         return ("bytes", "0x" + shown.hex())
     kind = " ".join(filter(None, (kind, "JSON" if _is_json(text) else "" if kind else "text")))
     return (kind, printable(text))
+
+
+def _typed_text(typed: dict[str, Any], side: str, content: bytes | None) -> tuple[str, ...]:
+    """Returns what a side is and its value as JSON; ``_text`` where it is not decoded, with the reason.
+
+    typed: the fields of ``--typed``.
+    """
+    kind, error = typed.get(f"{side}_format"), typed.get(f"{side}_error")
+    if content is None or kind is None:
+        return _text(content)
+    if error is not None:
+        return (f"{kind} ({error})", *_text(content)[-1:])
+    return (kind, printable(json.dumps(typed[f"{side}_typed"], ensure_ascii=False)))
 
 
 def _is_json(text: str) -> bool:

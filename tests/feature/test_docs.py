@@ -22,7 +22,7 @@ from kafka_log_lake.pipelines import decode_batches, ingest_raw
 from kafka_log_lake.pipelines.cli.commands import COMMANDS as ALL_COMMANDS
 from kafka_log_lake.pipelines.cli.commands import DECODE, INGEST, QUALITY_REPORT
 from kafka_log_lake.pipelines.cli.options import parser_of, with_not
-from kafka_log_lake.pipelines.cli.settings import COST_NAMES, FIELDS
+from kafka_log_lake.pipelines.cli.settings import ALIASES, COST_NAMES, FIELDS
 from kafka_log_lake.pipelines.cli.values import byte_count, flag, option
 from kafka_log_lake.pipelines.format_report import command as format_report
 from kafka_log_lake.pipelines.listing import naming
@@ -175,7 +175,8 @@ def test_options_named_exist(page: Path) -> None:
     ours = {option(name) for name in FIELDS}
     ours |= {"--config", "--print-config", "--format", "--no-", "--not", "--help", "--help-all"}
     ours |= {option(f"no_{name}") for name, field in FIELDS.items() if field.metadata["parse"] is flag}
-    ours |= {option(argument.name) for command in ALL_COMMANDS for argument in command.arguments}
+    ours |= {name for command in ALL_COMMANDS for one in command.arguments for name in one.options}
+    ours |= {option(alias) for names in ALIASES.values() for alias in names}
     sparks = {"--py-files", "--packages", "--archives", "--conf"}
     benchmarks = {"--size"}
     codes = [code for code in re.findall(r"`([^`\n]+)`", page.read_text()) if "pip " not in code]

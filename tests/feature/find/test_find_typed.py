@@ -44,9 +44,35 @@ def test_the_registry_next_to_a_partition_folder_is_found(capsys: pytest.Capture
     assert set(FIELDS) < lines[0].keys()
 
 
-def test_typed_without_json_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert find.main([str(corpus.DATA), "--typed"]) == 2
-    assert "--format json" in capsys.readouterr().err
+def test_typed_is_for_formats_that_can_show_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert find.main([str(corpus.DATA), "--typed", "--format", "csv"]) == 2
+    assert "--format table or json" in capsys.readouterr().err
+
+
+def test_the_table_shows_values_or_why_there_are_none(capsys: pytest.CaptureFixture[str]) -> None:
+    for topic in ("pb-kinds", "err-avro"):
+        assert find.main([str(corpus.DATA), "--topics", topic, "--typed", "--partition", "0"]) == 0
+        shown = capsys.readouterr().out.splitlines()[1::2]
+        sent = [line for line in corpus.oracle(topic) if line["partition"] == 0]
+        assert len(shown) == len(sent)
+        for line, expected in zip(shown, sent, strict=True):
+            error = expected.get("error")
+            assert (f"({error})" in line) if error else ("protobuf {" in line or "avro " in line)
+
+
+def test_where_json_and_as_topic_are_names_of_json_and_topic(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segment = logs.put(tmp_path / "loose", 0, Batch((Record(value=b'{"a": 1}'), Record(value=b"x"))).encode())
+    lines = []
+    for where, topic in (("--json", "--topic"), ("--where-json", "--as-topic")):
+        argv = [str(segment), where, "a=1", topic, "orders", "--partition", "0", "--format", "json"]
+        assert find.main(argv) == 0
+        lines.append(capsys.readouterr().out)
+        assert find.main([*argv[:1], "--not", *argv[1:]]) == 0
+        lines.append(capsys.readouterr().out)
+    assert lines[:2] == lines[2:]
+    assert json.loads(lines[0])["topic"] == "orders"
 
 
 @pytest.mark.parametrize("topic", ["avro-evolution", "pb-kinds", "hdr-guid", "json-schema"])

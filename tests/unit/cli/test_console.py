@@ -88,11 +88,10 @@ def test_help_of_what_needs_no_lake_fits_a_screen(name: str, capsys: pytest.Capt
 
 def test_the_first_screen_leaves_out_what_is_for_tuning(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        console.main(["decode", "--help"])
+        console.main(["ingest", "--help"])
     shown = capsys.readouterr().out
     assert not [name for name in RARE if f"{option(name)} " in shown]
     assert "Which segments, and how their bytes are read:" in shown
-    assert "python -m pipelines.decode_batches" in shown
     assert "; created if missing" in " ".join(shown.split())
     assert "--help-all" in shown
     with pytest.raises(SystemExit):
@@ -165,7 +164,7 @@ def test_help_names_every_command() -> None:
         (["scan", ""], "PATH is empty"),
         (["quality-report", "--lake", "x", "--output", ""], "--output is empty"),
         (["recover", "--source", "x", "--report", ""], "--report is empty"),
-        (["find", SEGMENT, "--schemas", "x"], "--formats are for --typed and --json PATH=VALUE: add one"),
+        (["find", SEGMENT, "--schemas", "x"], "--formats are for --typed and --where-json PATH=VALUE: add one"),
         (["find", "--lake", "x", "--include-swap"], "--include-swap: only for segments, not for --lake"),
         (["find", SEGMENT, "--partition", "-1"], "--partition must be a whole number from 0 to 2147483647"),
         (["find", SEGMENT, "--since", "2026-02-01", "--until", "2026-02-01"], "--until must be later than"),
