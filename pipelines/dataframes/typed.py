@@ -73,7 +73,7 @@ def records_read(read: TableRead) -> TableRead:
 
 
 def typed_rows(plan: TypedPlan, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Converts rows of ``records_read`` to typed rows; runs in a task."""
+    """Converts rows of ``records_read`` to typed rows, without ``is_control``; runs in a task."""
     found = TypedRecords(plan.registry, plan.topic, types_of(plan.types), plan.plain)
     for batch in rows:
         yield found.convert(batch).drop_columns(["is_control"])

@@ -331,7 +331,7 @@ def _reader(
     lake: LakeWriter,
     progress: Progress,
 ) -> Iterator[SliceReader]:
-    """Yields the Reader for these segments, with the Spark that it needs."""
+    """Yields the SliceReader for these segments, with the Spark that it needs."""
     mode = choose_mode(settings, [s.segment for s in segments])
     if mode == DIRECT and settings.sink == ARROW and on_demand.is_plain:
         yield SliceReader(on_demand, mode, settings.slice_bytes, settings.max_content, in_processes=True)

@@ -45,7 +45,10 @@ class Disk(NamedTuple):
 
 
 def write_recovered(folder: Path, done: Recovered, node_id: int) -> None:
-    """Writes the healed logs as the disk of one broker, which is its own controller."""
+    """Writes the healed logs as the disk of one broker, which is its own controller.
+
+    A log whose topic has a name that Kafka refuses is left out, with a warning.
+    """
     disk = write_identity(folder, done.inventory, node_id)
     logs = {place: log for place, log in done.logs.items() if is_topic_name(place[0])}
     done.inventory.warnings += [
