@@ -27,7 +27,12 @@ from kafka_log_lake.pipelines.decode.decode import ARROW, Decoded, Runner
 from kafka_log_lake.pipelines.decode.indexes import write_indexes
 from kafka_log_lake.pipelines.decode.lineage import Lineage
 from kafka_log_lake.pipelines.decode.log_starts import store_log_starts
-from kafka_log_lake.pipelines.decode.missing_offsets import find_missing, ledger_of_logs, tails_of
+from kafka_log_lake.pipelines.decode.missing_offsets import (
+    find_missing,
+    ledger_of_logs,
+    store_files_left,
+    tails_of,
+)
 from kafka_log_lake.pipelines.decode.progress import Pace, Progress
 from kafka_log_lake.pipelines.decode.summary import Summary, counted
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
@@ -38,6 +43,7 @@ from kafka_log_lake.pipelines.lake.catalog_schema import CatalogSchema
 from kafka_log_lake.pipelines.lake.commit import LakeWriter
 from kafka_log_lake.pipelines.lake.create import check_place, create_tables
 from kafka_log_lake.pipelines.lake.intents import Intent, Intents
+from kafka_log_lake.pipelines.lake.published import DECODE_APP
 from kafka_log_lake.pipelines.lake.upkeep import drop
 from kafka_log_lake.pipelines.listing import hadoop
 from kafka_log_lake.pipelines.listing.identity import check_one_cluster
@@ -118,7 +124,7 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: JobKind) -> Summary:
         listing = _list(on_demand, settings, progress)
         if not (listing.has_wanted or listing.unreadable):
             raise no_segments_error(settings.source, listing)
-    with _open_for_writing(on_demand, address, settings, work.app_id, catalog, progress) as lake:
+    with _open_for_writing(on_demand, address, settings, work.app_id, catalog, progress, run_id) as lake:
         check: CheckFiles = functools.partial(file_checks.check, on_demand)
         if work.landed is not None:
             listing, check = work.landed(lake)
@@ -202,6 +208,7 @@ def _open_for_writing(
     app_id: str,
     catalog: CatalogSchema | None,
     progress: Progress,
+    run_id: str,
 ) -> Iterator[LakeWriter]:
     """Opens a lake: locks it, creates missing tables, finishes runs that were killed.
 
@@ -219,10 +226,12 @@ def _open_for_writing(
                 lake = CatalogLake(on_demand, address, intents, app_id)
             else:
                 create_tables(address)
-                if settings.catalog_schema:
-                    register_in_catalog(on_demand.spark, address, settings.catalog_schema)
                 lake = LakeWriter(on_demand, address, intents, app_id)
             lake.recover()
+            if app_id == DECODE_APP:
+                lake.fill_findings(run_id)
+            if catalog is None and settings.catalog_schema:
+                register_in_catalog(on_demand.spark, address, settings.catalog_schema)
         yield lake
 
 
@@ -280,6 +289,7 @@ def _run_all(
     if work.finds_missing:
         with progress.phase("finding missing offsets"):
             rows = ledger_of_logs(lake, plan, has_changed)
+            store_files_left(lake, listing, rows, options)
             summary.missing = find_missing(lake, listing, rows, options)
             summary.tails = tails_of(rows)
     if settings.with_indexes:

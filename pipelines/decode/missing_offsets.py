@@ -6,9 +6,9 @@ lake.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import closing
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -17,22 +17,30 @@ import pyarrow.compute as pc
 from kafka_log_lake.pipelines.cli.verdict import Tails, claimed_by
 from kafka_log_lake.pipelines.decode.log_starts import stored_checkpoints, with_log_starts
 from kafka_log_lake.pipelines.lake.commit import LakeWriter
-from kafka_log_lake.pipelines.lake.transactions import OF_ROWS, Read, known_rows, rows_of
+from kafka_log_lake.pipelines.lake.intents import Intent
+from kafka_log_lake.pipelines.lake.transactions import OF_ROWS, rows_of
 from kafka_log_lake.pipelines.listing.checkpoints import Checkpoint
 from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.listing.witnesses import has_grown, with_checkpoint
 from kafka_log_lake.pipelines.plan.headers import claimed_offsets
 from kafka_log_lake.pipelines.plan.ledger import kept, rows_to_arrow
-from kafka_log_lake.pipelines.plan.missing import COLUMNS, Edges, at_edges, edges_of_ledger, of_ledger
+from kafka_log_lake.pipelines.plan.missing import (
+    COLUMNS,
+    Edges,
+    at_edges,
+    edges_of_ledger,
+    of_findings,
+    unread_segments,
+)
 from kafka_log_lake.pipelines.plan.runs import Plan
-from kafka_log_lake.pipelines.rules import COUNTED, offsets
-from kafka_log_lake.pipelines.rules.files import Files
-from kafka_log_lake.udfs.batches.account import NO_WITNESSES, Unseen
+from kafka_log_lake.pipelines.rules.offset_findings import END, UNREAD
+from kafka_log_lake.udfs.batches.account import NO_WITNESSES, SEGMENT, WRONG_BASE, Unseen
 from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS
-from kafka_log_lake.udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS
+from kafka_log_lake.udfs.format.schema import OFFSET_FINDINGS, SEGMENTS
 from kafka_log_lake.udfs.spark.protocol import StageOptions
 from kafka_log_lake.udfs.storage.byte_source import FileSource, SourceError, path_of_uri
 
+_MISSING = f"lost_cause IN ('{SEGMENT}', '{WRONG_BASE}')"
 _FIELDS = ("log_start_offset", "recovery_point", "high_watermark")  # of the table checkpoints
 
 
@@ -100,25 +108,43 @@ def _zeroed(rows: pa.Table) -> list[int]:
     ]
 
 
+def store_files_left(lake: LakeWriter, listing: Listing, rows: pa.Table, options: StageOptions) -> None:
+    """Stores which files of logs are there and were not read, where that has changed: they are not lost.
+
+    rows: see ``ledger_of_logs``.
+    """
+    here = listing.segments.filter(_are_of(listing.segments, rows))
+    now = {folder: sorted(bases) for folder, bases in unread_segments(here, rows.column("segment")).items()}
+    was: dict[str, list[int]] = defaultdict(list)
+    for row in _findings(lake, rows, f"kind = '{UNREAD}'").to_pylist():
+        was[row["partition_dir"]].append(row["file_base_offset"])
+    changed = {f: now.get(f, []) for f in now.keys() | was.keys() if now.get(f, []) != sorted(was.get(f, []))}
+    if changed:
+        lake.commit(Intent(lake.app_id, lake.next_version(), options.run_id, files_left=changed))
+
+
+def _are_of(segments: pa.Table, rows: pa.Table) -> pa.ChunkedArray:
+    """Returns bool[n]: the segments of logs that rows of the ledger are of."""
+    return pc.is_in(segments.column("partition_dir"), pc.unique(rows.column("partition_dir")))
+
+
+def _findings(lake: LakeWriter, rows: pa.Table, where: str) -> pa.Table:
+    """Reads ``offset_findings`` of logs. rows: of the ledger. where: a condition."""
+    partitions = {*zip(*(rows.column(name).to_pylist() for name in OF_ROWS), strict=True)}
+    found = rows_of(lake.read, OFFSET_FINDINGS, OFFSET_FINDINGS.arrow_schema().names, partitions, where)
+    return found.filter(_are_of(found, rows))
+
+
 def find_missing(
     lake: LakeWriter, listing: Listing, rows: pa.Table, options: StageOptions
 ) -> list[tuple[str, Unseen]]:
     """Finds the missing offsets of logs, each with ``<topic>-<partition>``. rows: see ``ledger_of_logs``."""
-    between, ends = of_ledger(rows, listing.segments, partial(batches_of, lake.read))
-    return between + _compare_with_checkpoints(lake, listing, rows, ends, options)
-
-
-def batches_of(read: Read, files: Files) -> tuple[pa.Table, pa.Table]:
-    """Reads the sound batches (offsets.BATCH_COLUMNS) and damaged ranges (PLACE_COLUMNS) of files."""
-    partitions = {(log["topic"], log["partition"]) for log in files.logs.to_pylist()}
-    found = []
-    for table, columns, where in (
-        (BATCHES, offsets.BATCH_COLUMNS, COUNTED),
-        (QUARANTINE, offsets.PLACE_COLUMNS, ""),
-    ):
-        rows = rows_of(read, table, (*OF_ROWS, *columns), partitions, where)
-        found.append(known_rows(files, rows))
-    return found[0], found[1]
+    found = _findings(lake, rows, f"(kind = '{END}' OR {_MISSING})")
+    ended = found.filter(pc.equal(found.column("kind"), END))
+    ends = dict(
+        zip(*(ended.column(name).to_pylist() for name in ("partition_dir", "first_offset")), strict=True)
+    )
+    return of_findings(rows, found) + _compare_with_checkpoints(lake, listing, rows, ends, options)
 
 
 def _compare_with_checkpoints(
@@ -126,7 +152,7 @@ def _compare_with_checkpoints(
 ) -> list[tuple[str, Unseen]]:
     """Finds the offsets at the edges of logs that no segment has, each with ``<topic>-<partition>``.
 
-    rows: of the ledger, all of the logs. ends: as ``of_ledger`` gives them. The table ``checkpoints`` gets a
+    rows: of the ledger, all of the logs. ends: see ``edges_of_ledger``. The table ``checkpoints`` gets a
     row where the view ``lost_offsets`` would give something else without it: none of a log that is whole, as
     most are.
     """

@@ -20,7 +20,7 @@ from kafka_log_lake.pipelines.engine.delta import open_table
 from kafka_log_lake.pipelines.listing.uris import local_path, missing_mount
 from kafka_log_lake.udfs.format.recovery_tables import HEALED_BATCHES
 from kafka_log_lake.udfs.format.report_tables import REPORT_TABLES
-from kafka_log_lake.udfs.format.schema import SEGMENTS, TABLES, Table
+from kafka_log_lake.udfs.format.schema import OFFSET_FINDINGS, SEGMENTS, TABLES, Table
 from kafka_log_lake.udfs.storage.store import canonical_uri, is_object_store, is_of_fsspec, is_s3
 
 # A property of every table; the columns differ between versions
@@ -121,10 +121,10 @@ def lake_table(address: str, table: str) -> DeltaTable:
         with reading(f"the table {path}"):
             opened = open_table(path)
     except TableNotFoundError:
-        raise MissingTable(
-            f"the lake {address} has no table {table} any more: restore the folder {path}, or decode into a "
-            "new --lake"
-        ) from None
+        how = f"any more: restore the folder {path}, or decode into a new --lake"
+        if table == OFFSET_FINDINGS.name:
+            how = "yet, as an earlier release made the lake: the next decode computes it"
+        raise MissingTable(f"the lake {address} has no table {table} {how}") from None
     _check_columns(path, table, opened)
     return opened
 

@@ -40,18 +40,18 @@ from kafka_log_lake.pipelines.plan.slices import Segment
 from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS
 from kafka_log_lake.udfs.format.schema import (
     BATCHES,
+    OFFSET_FINDINGS,
     QUARANTINE,
     RAW_SEGMENTS,
     RECORDS,
     SEGMENTS,
-    TRANSACTIONS,
     Table,
 )
 from kafka_log_lake.udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW, STAGED_SCHEMA
 
 _STAGED, _INTENT = "staged_rows_", "intent"
 # Small tables of which a job reads all rows, several times
-_KEPT = (SEGMENTS, CHECKPOINTS)
+_KEPT = (SEGMENTS, CHECKPOINTS, OFFSET_FINDINGS)
 # Column of the ledger that counts a segment's rows in a table
 _COUNTS = {RECORDS: "records", BATCHES: "batches", QUARANTINE: "damaged"}
 _NUMBER = "number_of_row"
@@ -228,6 +228,9 @@ class CatalogLake(LakeWriter):
     def has(self, table: Table) -> bool:
         return table.name in self.intents.schema.names
 
+    def create(self, table: Table) -> None:
+        self.intents.schema.create_table(table)
+
     def _staged_frames(self, intent: Intent) -> dict[Table, DataFrame]:
         """Returns the staged rows that an intent commits, by table."""
         if not intent.staged or intent.app_id == INGEST_APP:
@@ -308,8 +311,9 @@ class CatalogLake(LakeWriter):
         now = any(getattr(row, count) for row in (*intent.put, *intent.drop))
         return now or bool(pc.sum(was.column(count)).as_py())
 
-    def replace_logs(self, rows: pa.Table, logs: list[RowRange], intent: Intent) -> None:
-        self._overwrite(TRANSACTIONS, self._spark.createDataFrame(rows), logs, intent)
+    def replace_computed(self, table: Table, rows: pa.Table, ranges: list[RowRange], intent: Intent) -> None:
+        self._overwrite(table, self._spark.createDataFrame(rows), ranges, intent)
+        self._kept.pop(table.name, None)
 
     def _overwrite(
         self, table: Table, rows: DataFrame | None, ranges: list[RowRange], intent: Intent

@@ -26,6 +26,7 @@ from kafka_log_lake.pipelines.lake.create import LEDGER_LAST, properties
 from kafka_log_lake.udfs.format.report_tables import READ_BY_VIEWS
 from kafka_log_lake.udfs.format.schema import (
     BATCHES,
+    OFFSET_FINDINGS,
     QUARANTINE,
     RAW_SEGMENTS,
     RECORDS,
@@ -44,6 +45,7 @@ _OFFSETS = {
     BATCHES: "base_offset",
     QUARANTINE: "base_offset",
     TRANSACTIONS: "first_offset",
+    OFFSET_FINDINGS: "first_offset",
     RAW_SEGMENTS: "file_base_offset",
 }
 

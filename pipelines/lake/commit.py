@@ -5,7 +5,7 @@ A run's intent is written atomically before its first commit and removed after i
 
 1. records, batches and quarantine: one commit each adds the run's files and removes what they replace
    (``pipelines.lake.committed``), so that every version of a table is right by itself;
-2. transactions: the same, for logs whose transactions changed;
+2. transactions and offset_findings, which are computed from these: the same, for logs of which they changed;
 3. the ledger: its commit names the versions of the other tables that belong to it. Readers of several tables
    open these (``pipelines.lake.published``), and see the state before step 3 or the state after it.
 
@@ -43,10 +43,11 @@ from pyspark.sql import DataFrame
 
 from kafka_log_lake.pipelines.cli.errors import JobError, one_line
 from kafka_log_lake.pipelines.engine.delta import data_files, read_rows, sql_in, sql_literal
-from kafka_log_lake.pipelines.lake import transactions
+from kafka_log_lake.pipelines.lake import offset_findings, transactions
 from kafka_log_lake.pipelines.lake.committed import DECODED, CommittedTables, intent_metadata
 from kafka_log_lake.pipelines.lake.features import apply_deletion_vectors
 from kafka_log_lake.pipelines.lake.intents import Intent, RowRange
+from kafka_log_lake.pipelines.lake.offset_findings import Change
 from kafka_log_lake.pipelines.lake.published import INGEST_APP, Commit
 from kafka_log_lake.pipelines.lake.transactions import Outcome
 from kafka_log_lake.pipelines.listing.hadoop import open_to_spark
@@ -168,13 +169,15 @@ class LakeWriter(CommittedTables):
         if not intent.taken_back:
             intent = replace(intent, taken_back=True)
             self.intents.write(intent)
-        done = [table for table in (*DECODED, schema.TRANSACTIONS) if self._commit_of(intent, table)]
+        done = [table for table in self.decoded_tables if self._commit_of(intent, table)]
         if done and not self._commit_of(intent, schema.SEGMENTS):
             if all(self._goes_back(table, intent) for table in done):
                 self.replace_ledger(replace(intent, put=[], drop=[]))
             else:
                 self._leave(intent)
         self.intents.remove(intent)
+        if intent.fills_findings:
+            self.commit(Intent(self.app_id, self.free_version(), intent.run_id, fills_findings=True))
 
     def _commit_of(self, intent: Intent, table: Table) -> Commit | None:
         """Returns an intent's newest commit to a table: of its rows, or the one that undid that; or None."""
@@ -241,6 +244,7 @@ class LakeWriter(CommittedTables):
             for table in DECODED:
                 self.replace_rows(table, intent)
             outcome = self._replace_transactions(intent)
+            self._replace_findings(intent)
             self.intents.flush_commits(intent)
             self.replace_ledger(intent)
         self.intents.flush_commits(intent)
@@ -269,20 +273,49 @@ class LakeWriter(CommittedTables):
             self.read, affected, ledger.to_arrow(after.values()), stored
         )
         if changed:
-            self.replace_logs(rows, [RowRange(*log) for log in sorted(changed)], intent)
+            ranges = [RowRange(*log) for log in sorted(changed)]
+            self.replace_computed(schema.TRANSACTIONS, rows, ranges, intent)
         return outcome
 
-    def replace_logs(self, rows: pa.Table, logs: list[RowRange], intent: Intent) -> None:
-        """Makes the run's commit to ``transactions``: replaces the rows of some logs."""
-        table = schema.TRANSACTIONS
+    def _replace_findings(self, intent: Intent) -> None:
+        """Computes ``offset_findings`` of the logs that the run changes, and commits what differs."""
+        table = schema.OFFSET_FINDINGS
+        if intent.fills_findings:
+            self.create(table)
+        elif not self.has(table):
+            return  # an earlier release made the lake, and has planned the run: ``fill_findings`` follows
+        gone, logs = {row.segment for row in intent.drop}, {row.log for row in (*intent.put, *intent.drop)}
+        folders = {folder for _, _, folder in logs} | intent.files_left.keys()
+        before = self.ledger("" if intent.fills_findings else sql_in("partition_dir", sorted(folders)))
+        put = ledger.numbered(ledger.to_arrow(intent.put))
+        names = pa.array([*gone, *put.column("segment").to_pylist()], pa.string())
+        rest = before.filter(pc.invert(pc.is_in(before.column("segment"), names)))
+        after = pa.concat_tables([rest, put])
+        columns = (after.column(name).to_pylist() for name in transactions.OF_ROWS)
+        partitions = {*zip(*columns, strict=True), *(log[:2] for log in logs)}
+        is_anew = intent.fills_findings or _NOWHERE in intent.goes_on.values()
+        anew = None if is_anew else [*intent.files_left]
+        change = Change(before, after, put.column("segment").to_pylist(), anew, intent.files_left)
+        rows, changed = offset_findings.compute(self.read, partitions, change)
+        if changed:
+            self.replace_computed(table, rows, [RowRange(*one) for one in sorted(changed)], intent)
+
+    def fill_findings(self, run_id: str) -> None:
+        """Creates and fills ``offset_findings`` where an earlier release made the lake."""
+        if not self.has(schema.OFFSET_FINDINGS):
+            self.commit(Intent(self.app_id, self.next_version(), run_id, fills_findings=True))
+
+    def replace_computed(self, table: Table, rows: pa.Table, ranges: list[RowRange], intent: Intent) -> None:
+        """Makes the run's commit to a table that is computed from others."""
         if not self.is_done(table, intent):
-            self.replace(table, intent, self.write_by_partition(table, rows), logs)
+            self.replace(table, intent, self.write_by_partition(table, rows), ranges)
 
     def replace_ledger(self, intent: Intent) -> None:
         """Makes the run's commit to the ledger, which names the versions of the other tables."""
         decoded = sum(not row.is_left_out for row in intent.put)
         metrics = {"segments": decoded, "bytes": intent.new_bytes, "dropped": len(intent.drop)}
-        versions = {t.name: self._open(t.name).version() for t in schema.TABLES if t is not schema.SEGMENTS}
+        named = (*self.decoded_tables, schema.RAW_SEGMENTS)
+        versions = {table.name: self._open(table.name).version() for table in named}
         properties = self.properties(intent, tables=versions, metrics=metrics)
         rows = ledger.to_arrow(intent.put)
         changes, names = ledger.changes(intent.put, intent.drop), schema.SEGMENTS.arrow_schema().names

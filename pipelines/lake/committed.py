@@ -40,7 +40,7 @@ from kafka_log_lake.pipelines.engine.delta import (
 )
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.lake.address import MissingTable, lake_table, table_path
-from kafka_log_lake.pipelines.lake.create import add_rows, replace_rows
+from kafka_log_lake.pipelines.lake.create import add_rows, create_table, replace_rows
 from kafka_log_lake.pipelines.lake.features import (
     apply_deletion_vectors,
     check_features,
@@ -109,6 +109,18 @@ class CommittedTables:
             return False
         return True
 
+    @property
+    def decoded_tables(self) -> tuple[Table, ...]:
+        """Returns the tables that a run commits before the ledger, of those that are there.
+
+        A lake of an earlier release has no ``offset_findings`` until a job has opened it.
+        """
+        return (*DECODED, *(table for table in schema.COMPUTED if self.has(table)))
+
+    def create(self, table: Table) -> None:
+        """Creates a table if it is missing."""
+        create_table(self.address, table)
+
     def add_rows(self, table: Table, rows: pa.Table) -> None:
         """Appends rows to a table of reports, such as ``runs``, which is made where it is missing."""
         add_rows(self.address, table, rows)
@@ -135,7 +147,7 @@ class CommittedTables:
 
     def free_version(self) -> int:
         """Returns a run number above those in all tables."""
-        decoded = (*DECODED, schema.TRANSACTIONS, schema.SEGMENTS)
+        decoded = (*self.decoded_tables, schema.SEGMENTS)
         tables = (schema.RAW_SEGMENTS,) if self.app_id == INGEST_APP else decoded
         version = 1 + max(self.committed(table.name) for table in tables)
         return version if self._lease is None else max(version, self._lease.number * _RUNS_PER_LEASE + 1)
@@ -151,7 +163,7 @@ class CommittedTables:
         """Returns whether a run can't be published any more: another has published since its plan."""
         if intent.after < 0 or self.committed(self._publishing.name) == intent.version:
             return False
-        tables = (*DECODED, schema.TRANSACTIONS) if intent.app_id == DECODE_APP else ()
+        tables = self.decoded_tables if intent.app_id == DECODE_APP else ()
         version = self._open(self._publishing.name).version()
         return version != intent.after or any(self.committed(t.name) > intent.version for t in tables)
 

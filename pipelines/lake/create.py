@@ -27,7 +27,7 @@ from kafka_log_lake.pipelines.lake.address import (
     table_version,
 )
 from kafka_log_lake.udfs.format.report_tables import REPORT_TABLES
-from kafka_log_lake.udfs.format.schema import SEGMENTS, TABLES, Table
+from kafka_log_lake.udfs.format.schema import OFFSET_FINDINGS, SEGMENTS, TABLES, Table
 from kafka_log_lake.udfs.storage.store import deltalake_options, open_store
 
 _AMBIGUOUS = re.compile(r"[][\\|^\x00-\x1f]|%[0-9A-Fa-f]{2}")
@@ -36,12 +36,15 @@ LEDGER_LAST = (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS)
 
 
 def create_tables(address: str) -> None:
-    """Creates the missing tables of a new lake. Raises a MissingTable where a complete one has lost one."""
+    """Creates the missing tables of a new lake. Raises a MissingTable where a complete one has lost one.
+
+    ``offset_findings`` is computed again where it is missing (``LakeWriter.fill_findings``).
+    """
     if check_place(address):
         system, folder = open_store(address)  # one listing: a job may run every second
         there = {info.base_name for info in system.get_file_info(FileSelector(folder))}
         for table in TABLES:
-            if table.name not in there:
+            if table.name not in there and table is not OFFSET_FINDINGS:
                 lake_table(address, table.name)
         return
     # On a store each takes some ten requests, one after the other

@@ -53,6 +53,8 @@ class Intent:
     after: version of the log of the table that publishes the run, when the run was planned; -1: not known.
     taken_back: whether what was committed of it is being undone.
     source: what ``--source`` of the run names.
+    files_left: folders of logs of which other files are there than before that no run could read -> the base
+    offsets of all such files. fills_findings: whether it makes the table ``offset_findings``, of all logs.
     """
 
     app_id: str
@@ -71,6 +73,8 @@ class Intent:
     after: int = -1
     taken_back: bool = False
     source: list[str] = field(default_factory=list)
+    files_left: dict[str, list[int]] = field(default_factory=dict)
+    fills_findings: bool = False
 
     @property
     def partitions(self) -> set[Partition]:
@@ -224,7 +228,11 @@ class Intents:
         flushed = {f"{self._base}/{file.table}/{file.path}" for file in intent.files}
         for table in TABLES:
             log = f"{self._base}/{table.name}/_delta_log"
-            entries = [f for f in self._files.get_file_info(fs.FileSelector(log)) if f.mtime_ns >= since]
+            entries = [
+                f
+                for f in self._files.get_file_info(fs.FileSelector(log, allow_not_found=True))
+                if f.mtime_ns >= since
+            ]
             new = [f.path for f in entries if f.path not in self._flushed]
             added = {f"{self._base}/{table.name}/{p}" for path in new for p in _added(path)} - flushed
             for path in [*sorted(added), *sorted({os.path.dirname(p) for p in added})]:

@@ -25,7 +25,7 @@ from kafka_log_lake.pipelines.cli.errors import UserError, one_line
 from kafka_log_lake.pipelines.engine.delta import data_files, log_entry, open_table, patiently
 from kafka_log_lake.pipelines.lake.address import MissingTable, lake_table, reading, table_path
 from kafka_log_lake.udfs.format.report_tables import REPORT_TABLES
-from kafka_log_lake.udfs.format.schema import RAW_SEGMENTS, SEGMENTS, TABLES
+from kafka_log_lake.udfs.format.schema import OFFSET_FINDINGS, RAW_SEGMENTS, SEGMENTS, TABLES
 from kafka_log_lake.udfs.storage.store import open_store
 
 # Who writes: the job that decodes, and the one that lands bytes
@@ -87,6 +87,10 @@ def published_tables(
             name: state.ledger if delta is ledger else _version(address, name, delta.version(), state)
             for name, delta in opened.items()
         }
+    if versions[OFFSET_FINDINGS.name] is None:
+        raise UserError(
+            f"the state {at} is of an earlier release, without {OFFSET_FINDINGS.name}: name a later one"
+        )
     return {n: _loaded(address, n, opened[n], v, at) for n, v in versions.items() if v is not None}
 
 

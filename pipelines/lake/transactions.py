@@ -17,7 +17,7 @@ from kafka_log_lake.pipelines.engine.delta import sql_in
 from kafka_log_lake.pipelines.plan.ledger import Log, Partition
 from kafka_log_lake.pipelines.rules import COUNTED
 from kafka_log_lake.pipelines.rules.files import Files, files_of
-from kafka_log_lake.pipelines.rules.offsets import PLACE_COLUMNS
+from kafka_log_lake.pipelines.rules.offset_findings import PLACE_COLUMNS
 from kafka_log_lake.pipelines.rules.transactions import BATCH_COLUMNS, transactions_of
 from kafka_log_lake.udfs.format.schema import BATCHES, QUARANTINE, TRANSACTIONS, Table
 

@@ -1,14 +1,14 @@
 """Finds the offsets that no segment of a log has, and says why.
 
 A segment in the middle is missing, or has lost its bytes; a base offset is wrong; or the log begins later, or
-ends before, than the broker's checkpoint files say. The rules are those of the view ``lost_offsets``, which
-knows the causes of all ranges.
+ends before, than the broker's checkpoint files say. The rules are
+``udfs.batches.offset_findings``, which knows the causes of all ranges, and ``account``.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -16,28 +16,27 @@ import pyarrow as pa
 
 from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.listing.witnesses import ListedLog
-from kafka_log_lake.pipelines.rules import files, offsets
-from kafka_log_lake.pipelines.rules.files import Files, files_of
+from kafka_log_lake.pipelines.rules import files
+from kafka_log_lake.pipelines.rules.files import files_of
 from kafka_log_lake.udfs.batches.account import (
     ASIDE,
     REMOTE,
+    SEGMENT,
     WRONG_BASE,
     Unseen,
     Witnesses,
     after_end,
     before_start,
 )
-from kafka_log_lake.udfs.batches.offsets import NO_LIMIT, Order
+from kafka_log_lake.udfs.batches.offset_findings import CAUSES
 from kafka_log_lake.udfs.compute import pc
 
 # Of the ledger, what decides
 COLUMNS = (
     *files.COLUMNS,
-    *("length", "first_offset", "records", "batches", "damaged", "offset_regressions", "decoded_bytes"),
-    *("tail", "tail_bytes"),
+    *("length", "batches", "decoded_bytes", "tail", "tail_bytes"),
 )
-# Gives offsets.BATCH_COLUMNS of all sound batches of files, and offsets.PLACE_COLUMNS of their damaged ranges
-Read = Callable[[Files], tuple[pa.Table, pa.Table]]
+_NOT_DAMAGED = tuple(map(CAUSES.index, (SEGMENT, WRONG_BASE)))
 
 
 def lost_texts(missing: Iterable[Unseen]) -> list[str]:
@@ -64,31 +63,26 @@ def elsewhere_texts(missing: Iterable[Unseen]) -> list[str]:
     ]
 
 
-def missing_ranges(
-    found: Order, empty: Collection[int], unread: Collection[int], retentions: Mapping[int, int]
-) -> list[Unseen]:
+def missing_ranges(holes: np.ndarray, empty: Collection[int]) -> list[Unseen]:
     """Returns the missing offsets of a log, by offset; what is damaged is not among them.
 
-    empty: base offsets of the files that were read, and have no batch. unread: of those that are there, and
-    were not selected or can't be read; what lies in front of them is not judged. retentions: of each file,
-    as the view ``log_stretches`` has it; {} where nothing is known of earlier runs.
+    holes: HOLE. empty: base offsets of the files that were read, and have no batch.
     """
     missing = []
-    for hole in found.holes:
-        if hole.damages or hole.goes_back or hole.first is None or hole.file_base in unread:
-            continue
-        last = None if hole.next is None else hole.next - 1
-        if hole.misplaced:
-            missing.append(Unseen(hole.first, last, cause=WRONG_BASE, seek_to=hole.next))
-            continue
-        assert hole.file_base is not None, "only at the end of a log"
-        is_deleted = hole.file_before is not None and (
-            retentions.get(hole.file_base, 0) > retentions.get(hole.file_before, 0)
-        )
-        if hole.first < hole.file_base and not found.is_compacted and not is_deleted:
-            without = [one for one in empty if hole.first <= one < hole.file_base]
-            missing.append(Unseen(hole.first, last, len(without), seek_to=hole.next))
+    for hole in holes[np.isin(holes["lost"], _NOT_DAMAGED) & (holes["first"] >= 0)]:
+        first, base = int(hole["first"]), int(hole["file_base"])
+        next_ = None if hole["run"] < 0 else int(hole["next"])
+        missing.append(missing_range(CAUSES[hole["lost"]], first, next_, base, empty))
     return missing
+
+
+def missing_range(
+    cause: str, first: int, next_: int | None, file_base: int, empty: Collection[int]
+) -> Unseen:
+    """Returns a range of missing offsets. next_: base offset of the batch after it, in the file file_base."""
+    last = None if next_ is None else next_ - 1
+    without = [one for one in empty if first <= one < file_base] if cause == SEGMENT else []
+    return Unseen(first, last, len(without), cause=cause, seek_to=next_)
 
 
 class Edges(NamedTuple):
@@ -114,7 +108,7 @@ def edges_of_ledger(rows: pa.Table, noted: Mapping[str, ListedLog], ends: Mappin
     """Returns the edges of those logs in the ledger that hold the end that was listed.
 
     A segment that was left out, or could not be decoded, leaves the end unknown. ends: partition_dir -> the
-    end of a log, where its batches tell it better than the ledger.
+    end of a log, where ``offset_findings`` says that it is not where the ledger has it.
     """
     last = pa.array([log.last_segment for log in noted.values()], pa.string())
     listed = rows.filter(pc.is_in(rows.column("segment"), last)).select(
@@ -130,7 +124,7 @@ def edges_of_ledger(rows: pa.Table, noted: Mapping[str, ListedLog], ends: Mappin
     if not len(begins):
         return []
     starts = np.minimum(found.base, found.rows.column("log_start_offset").to_numpy())
-    reached = np.maximum(found.base, _ends(found) + 1)
+    reached = np.maximum(found.base, found.rows.column("end_offset").fill_null(-1).to_numpy() + 1)
     edges = zip(
         found.logs.to_pylist(),
         np.minimum.reduceat(starts, begins).tolist(),
@@ -140,47 +134,36 @@ def edges_of_ledger(rows: pa.Table, noted: Mapping[str, ListedLog], ends: Mappin
     return [Edges(**log, start=start, end=ends.get(log["partition_dir"], end)) for log, start, end in edges]
 
 
-def _ends(found: Files) -> np.ndarray:
-    """Returns int64[n]: the last offset of each file, below the next file's name.
+def of_findings(rows: pa.Table, findings: pa.Table) -> list[tuple[str, Unseen]]:
+    """Returns the missing offsets between segments, each with ``<topic>-<partition>``.
 
-    Base offset - 1 without a batch.
+    rows: COLUMNS of the ledger. findings: rows of the table ``offset_findings``.
     """
-    end = found.rows.column("end_offset").fill_null(-1).to_numpy()
-    result: np.ndarray = np.where((end < found.limit) & (end >= found.base), end, found.base - 1)
-    return result
-
-
-def of_ledger(
-    rows: pa.Table, listed: pa.Table, read: Read
-) -> tuple[list[tuple[str, Unseen]], dict[str, int]]:
-    """Finds the missing offsets between segments of logs in the ledger, each with ``<topic>-<partition>``.
-
-    rows: COLUMNS of the ledger. listed: LISTING_SCHEMA; what is there alone was not decoded. Most logs
-    show by their rows that nothing is missing; of the others the batches are read. The second value:
-    partition_dir -> the offset after the last batch of each of these logs.
-    """
-    suspects = _suspects(files_of(rows))
-    if not len(suspects.rows):
-        return [], {}
-    folders = suspects.logs.column("partition_dir")
-    here = listed.filter(pc.is_in(listed.column("partition_dir"), value_set=folders.combine_chunks()))
-    unread = unread_segments(here, suspects.rows.column("segment"))
-    found, ends = [], {}
-    for number, one in offsets.orders_of(suspects, *read(suspects), unread):
-        topic, partition, folder = (value.as_py() for value in (c[number] for c in suspects.logs.columns))
-        of_log = np.flatnonzero(suspects.log == number)
-        is_empty = pc.equal(suspects.rows.column("batches"), 0).to_numpy()[of_log]
-        retentions = dict(
-            zip(suspects.base[of_log].tolist(), suspects.retentions[of_log].tolist(), strict=True)
+    kinds = pa.array([SEGMENT, WRONG_BASE])
+    lost = findings.filter(pc.is_in(findings.column("lost_cause"), kinds))
+    lost = lost.filter(lost.column("first_offset").is_valid()).sort_by(
+        [(name, "ascending") for name in ("topic", "partition", "partition_dir", "first_offset")]
+    )
+    folders = pc.unique(lost.column("partition_dir"))
+    without = rows.filter(
+        pc.and_(pc.equal(rows.column("batches"), 0), pc.is_in(rows.column("partition_dir"), folders))
+    )
+    empty: dict[str, list[int]] = defaultdict(list)
+    for row in without.select(["partition_dir", "file_base_offset"]).to_pylist():
+        empty[row["partition_dir"]].append(row["file_base_offset"])
+    return [
+        (
+            f"{row['topic']}-{row['partition']}",
+            missing_range(
+                row["lost_cause"],
+                row["first_offset"],
+                row["next_offset"],
+                row["file_base_offset"],
+                empty[row["partition_dir"]],
+            ),
         )
-        empty = suspects.base[of_log][is_empty].tolist()
-        found += [
-            (f"{topic}-{partition}", missing)
-            for missing in missing_ranges(one, empty, unread[folder], retentions)
-        ]
-        if one.end is not None:
-            ends[folder] = max(one.end, int(suspects.base[of_log].max()))
-    return found, ends
+        for row in lost.to_pylist()
+    ]
 
 
 def unread_segments(listed: pa.Table, read: pa.Array | pa.ChunkedArray) -> dict[str, list[int]]:
@@ -193,33 +176,3 @@ def unread_segments(listed: pa.Table, read: pa.Array | pa.ChunkedArray) -> dict[
     for row in others.select(["partition_dir", "file_base_offset"]).to_pylist():
         found[row["partition_dir"]].append(row["file_base_offset"])
     return found
-
-
-def _suspects(found: Files) -> Files:
-    """Returns the files of logs in which something may be missing, by the ledger alone.
-
-    A segment begins after the end of the one before, unless another shows that the log cleaner ran; or a
-    base offset may be wrong: offsets go back, or leave what the names of the files allow.
-    """
-    rows = found.rows
-    end, first = (rows.column(name).fill_null(-1).to_numpy() for name in ("end_offset", "first_offset"))
-    has_end, has_first = (rows.column(name).is_valid().to_numpy() for name in ("end_offset", "first_offset"))
-    is_wrong = (rows.column("offset_regressions").fill_null(0).to_numpy() > 0) | (
-        (has_end & ((end < found.base) | (end >= found.limit))) | (has_first & (first < found.base))
-    )
-    is_gap = np.zeros(len(rows), dtype=bool)
-    reached = np.where(has_end, end, found.base - 1)
-    is_gap[1:] = (found.log[1:] == found.log[:-1]) & (found.base[1:] - 1 > reached[:-1])
-    is_whole = (rows.column("damaged").to_numpy() == 0) & (
-        rows.column("left_out").fill_null(0).to_numpy() == 0
-    )
-    holds = rows.column("records").to_numpy()
-    is_cleaned = (
-        has_end & has_first & is_whole & ~is_wrong & (found.limit != NO_LIMIT) & (reached - first >= holds)
-    )
-    logs = len(found.logs)
-    wrong, gaps, cleaned = (
-        np.bincount(found.log[mask], minlength=logs) > 0 for mask in (is_wrong, is_gap, is_cleaned)
-    )
-    kept = (wrong | (gaps & ~cleaned))[found.log]
-    return files_of(rows.filter(pa.array(kept)))

@@ -25,7 +25,14 @@ from kafka_log_lake.pipelines.sql.types import duckdb_type
 from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, needed_names
 from kafka_log_lake.udfs.batches.epochs import wrong_epochs
 from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS, QUALITY_METRICS, VALUE_ERRORS
-from kafka_log_lake.udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS, TRANSACTIONS, Table
+from kafka_log_lake.udfs.format.schema import (
+    BATCHES,
+    OFFSET_FINDINGS,
+    QUARANTINE,
+    SEGMENTS,
+    TRANSACTIONS,
+    Table,
+)
 
 # The tables that are read, and their columns that no check needs
 _NOT_READ = {
@@ -35,6 +42,7 @@ _NOT_READ = {
     ),
     QUARANTINE: ("content", "run_id"),
     TRANSACTIONS: (),
+    OFFSET_FINDINGS: (),
     CHECKPOINTS: (),
     VALUE_ERRORS: ("format", "schema_id", "detail", "content"),
 }

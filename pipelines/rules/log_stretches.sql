@@ -8,18 +8,11 @@
 --   left_out bigint: Records of it that are left out, as --since, --until or --offsets say; -1: nothing of it was decoded
 --   stretch bigint: Number of the stretch in its log; it grows
 --   retentions bigint: How many times, up to this segment, retention may have deleted segments that no run saw
-WITH ordered AS (
-  SELECT topic, partition, partition_dir, segment, file_base_offset, coalesce(left_out, 0) AS left_out,
-    CASE WHEN unix_millis(modified) >= 1293840000000 THEN unix_millis(modified) END AS modified_ms,
-    lead(file_base_offset) OVER log AS next_file_base_offset,
-    coalesce(left_out, 0) < 0 OR coalesce(lag(left_out) OVER log, 0) < 0 AS is_apart,
-    coalesce(lag(coalesce(end_offset, file_base_offset - 1)) OVER log < file_base_offset - 1
-      AND lag(file_base_offset) OVER log < log_start_offset, false) AS follows_retention
-  FROM segments
-  WINDOW log AS (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset)
-)
-SELECT topic, partition, partition_dir, segment, file_base_offset, next_file_base_offset, modified_ms, left_out,
-  count(CASE WHEN is_apart OR follows_retention THEN 1 END) OVER log AS stretch,
-  count(CASE WHEN follows_retention THEN 1 END) OVER log AS retentions
-FROM ordered
-WINDOW log AS (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset)
+SELECT s.topic, s.partition, s.partition_dir, s.segment, s.file_base_offset,
+  lead(s.file_base_offset) OVER log AS next_file_base_offset,
+  CASE WHEN unix_millis(s.modified) >= $FIRST_KAFKA_MS THEN unix_millis(s.modified) END AS modified_ms,
+  coalesce(s.left_out, 0) AS left_out,
+  count(f.kind) OVER log AS stretch, count(CASE WHEN f.follows_retention THEN 1 END) OVER log AS retentions
+FROM segments s
+LEFT JOIN offset_findings f ON f.topic = s.topic AND f.partition = s.partition AND f.segment = s.segment AND f.kind = 'stretch'
+WINDOW log AS (PARTITION BY s.topic, s.partition, s.partition_dir ORDER BY s.file_base_offset)

@@ -18,27 +18,15 @@ WITH events AS (
     PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset, position
     ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS damaged_ranges
   FROM events
-), neighbours AS (
-  SELECT *, lag(last_offset) OVER log AS last_before, lead(base_offset) OVER log AS base_after,
-    coalesce(lag(last_offset) OVER log, file_base_offset - 1) AS end_before,
-    coalesce(lag(file_base_offset) OVER log = file_base_offset, false) AS is_later,
-    -- offsets of its records less one; both may be of any size
-    CASE WHEN base_offset >= 0 OR last_offset < 0 THEN last_offset - base_offset ELSE 0 END AS span
+), placed AS (
+  SELECT *, lag(last_offset) OVER log AS last_before, lead(base_offset) OVER log AS base_after
   FROM counted WHERE status IS NOT NULL
   WINDOW log AS (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset, position)
-), judged AS (
-  SELECT /*+ BROADCAST(s) */ n.*, n.damaged_ranges, n.last_before, n.base_after, s.stretch, s.retentions,
-    n.base_offset < n.file_base_offset OR (n.is_later AND n.base_offset = n.file_base_offset)
-      OR coalesce(n.last_offset >= s.next_file_base_offset, false) AS is_outside_file,
-    coalesce(CASE WHEN end_before < -1 OR base_after <= end_before OR base_offset = n.file_base_offset THEN false
-      WHEN base_offset > end_before AND last_offset < base_after THEN false
-      ELSE base_after - 1 - end_before > span END, false) AS is_outside_neighbours
-  FROM neighbours n JOIN log_stretches s ON s.topic = n.topic AND s.partition = n.partition AND s.segment = n.segment
+), joined AS (
+  SELECT /*+ BROADCAST(s, f) */ p.*, p.damaged_ranges, p.last_before, p.base_after, s.stretch, s.retentions,
+    f.kind IS NOT NULL AS is_misplaced
+  FROM placed p JOIN log_stretches s ON s.topic = p.topic AND s.partition = p.partition AND s.segment = p.segment
+  LEFT JOIN offset_findings f ON f.topic = p.topic AND f.partition = p.partition AND f.segment = p.segment
+    AND f.position = p.position AND f.kind = 'wrong_base_offset'
 )
-SELECT j.*, stretch, retentions, damaged_ranges, last_before, base_after,
-  -- a neighbour that is wrong by itself, or contradicts its own neighbours, proves nothing
-  is_outside_file OR (NOT coalesce(lag(is_outside_file OR is_outside_neighbours) OVER log, false)
-    AND CASE WHEN base_after IS NULL THEN coalesce(base_offset <= lag(base_offset) OVER log, false) ELSE is_outside_neighbours
-      AND NOT coalesce(lead(is_outside_file OR is_outside_neighbours) OVER log, false) END) AS is_misplaced
-FROM judged j
-WINDOW log AS (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset, position)
+SELECT j.*, stretch, retentions, damaged_ranges, last_before, base_after, is_misplaced FROM joined j

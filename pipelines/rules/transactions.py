@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_log_lake.pipelines.rules.files import LOG, Files
-from kafka_log_lake.pipelines.rules.offsets import places_before
+from kafka_log_lake.udfs.batches.offset_findings import places_before
 from kafka_log_lake.udfs.batches.transactions import EVENT, OUTCOMES, transactions
 from kafka_log_lake.udfs.format import layout as f
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kafka_log_lake.pipelines.rules.offsets import ranges_before
 from kafka_log_lake.udfs.batches.clocks import Age, Clock, age
 from kafka_log_lake.udfs.batches.endings import Ending
+from kafka_log_lake.udfs.batches.offset_findings import places_before
 from kafka_log_lake.udfs.batches.transactions import of_one_log
 from kafka_log_lake.udfs.format import layout as f
 
@@ -40,9 +40,9 @@ class OpenTransaction:
 def open_transactions(rows: np.ndarray, places: np.ndarray, clock: Clock) -> list[OpenTransaction]:
     """Returns the transactions that hold back the last stable offset.
 
-    rows: TRANSACTIONAL. places: int64[m, 2], file and position of each damaged range.
+    rows: TRANSACTIONAL. places: int64[m, 3], file, position and bytes of each damaged range.
     """
-    rows["damages"] = ranges_before(rows, places)
+    rows["damages"] = places_before(np.stack([rows["file_base"], rows["position"]], axis=1), places)
     found = of_one_log(rows, len(places))
     markers = rows[(rows["control_type"] != f.NO_CONTROL) & rows["credible"]]
     held = np.sort(found[~found["is_over"]], order="first_offset")

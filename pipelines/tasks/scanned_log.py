@@ -9,10 +9,10 @@ import numpy as np
 
 from kafka_log_lake.pipelines.plan.missing import missing_ranges
 from kafka_log_lake.pipelines.plan.slices import Segment
-from kafka_log_lake.pipelines.rules.offsets import ranges_before, with_undecoded
 from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange, SliceScan
 from kafka_log_lake.udfs.batches.account import ZEROS, Unseen
-from kafka_log_lake.udfs.batches.offsets import NO_LIMIT, Order, order
+from kafka_log_lake.udfs.batches.offset_findings import Order, order, with_undecoded
+from kafka_log_lake.udfs.batches.offsets import NO_LIMIT
 from kafka_log_lake.udfs.batches.retention import COMPACTED_TOPICS
 
 Scanned = tuple[Segment, list[SliceScan]]  # a segment with its slices in order
@@ -47,7 +47,7 @@ def missing_in(scanned: list[Scanned], unread: list[int], found: Order) -> list[
     zeros = [segment.file_base_offset for segment, slices in scanned if is_zeros(segment, slices)]
     return [
         replace(gap, state=ZEROS) if any(gap.first <= base <= (gap.last or base) for base in zeros) else gap
-        for gap in missing_ranges(found, empty, unread, {})
+        for gap in missing_ranges(found.holes, empty)
     ]
 
 
@@ -60,9 +60,8 @@ def placed(scanned: list[Scanned], unread: list[int]) -> tuple[Order, list[Damag
     """Returns the order of a log's offsets, and its damaged ranges with the offsets around them."""
     files, places = files_of(scanned, unread), places_of(scanned)
     runs = with_undecoded(joined(scanned, "runs"), unread, files)
-    runs["damages"] = ranges_before(runs, places)
     is_compacted = scanned[0][0].topic in COMPACTED_TOPICS
-    found = order(runs, len(places), (files[0], files[-1]), is_compacted)
+    found = order(runs, places, files, is_compacted, unread)
     damages = [
         replace(damage, segment=segment.uri)
         for segment, slices in scanned
@@ -81,14 +80,14 @@ def files_of(scanned: Sequence[Scanned], unread: Sequence[int]) -> list[int]:
 
 
 def places_of(scanned: list[Scanned]) -> np.ndarray:
-    """Returns int64[m, 2]: file and position of each damaged range of a log."""
+    """Returns int64[m, 3]: file, position and bytes of each damaged range of a log."""
     places = [
-        (segment.file_base_offset, damage.position)
+        (segment.file_base_offset, damage.position, damage.size)
         for segment, slices in scanned
         for scan in slices
         for damage in scan.damages
     ]
-    return np.array(places, dtype=np.int64).reshape(-1, 2)
+    return np.array(places, dtype=np.int64).reshape(-1, 3)
 
 
 def joined(scanned: Sequence[Scanned], name: str) -> np.ndarray:

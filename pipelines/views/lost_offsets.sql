@@ -1,9 +1,8 @@
 -- Offsets that are lost: their bytes are damaged, a base offset is wrong, a segment is missing in the middle of a log, or
 -- the log begins later or ends before than the broker's files say (`current_checkpoints`). A consumer that stops there goes on at
 -- the next sound offset. One that follows a wrong base offset, which no checksum covers, gets its records with wrong
--- offsets, and skips those after it: seek to next_offset. Segments that are left out count as sound. A file that could
--- not be read, or that no source named, is not in the lake: its offsets are a missing_segment here, and none in the
--- summary of decode, nor in scan
+-- offsets, and skips those after it: seek to next_offset. Segments that are left out, and files
+-- that could not be read, count as sound
 -- Columns: those of a log, then
 --   first_lost bigint: First lost offset
 --   last_lost bigint: Last lost offset; null for damage after the last sound batch
@@ -15,24 +14,17 @@
 --   next_offset bigint: The next sound offset; null where none follows
 --   reset_command string: The command that moves a stopped consumer group there; null where no sound offset follows, and for a name with control characters
 WITH edges AS (
-  SELECT partition_dir, topic, partition, least(min(file_base_offset), min(log_start_offset)) AS log_start,
-    max(file_base_offset) AS last_file,
-    max(file_base_offset) > coalesce(max(CASE WHEN left_out < 0 THEN file_base_offset END), -1) AS has_end
+  SELECT partition_dir, topic, partition, least(min(file_base_offset), min(log_start_offset)) AS log_start
   FROM segments GROUP BY topic, partition, partition_dir
 ), noted AS (
-  SELECT e.topic, e.partition, e.partition_dir, e.log_start, e.has_end, n.log_start_offset, n.recovery_point,
-    n.high_watermark, greatest(e.last_file, o.first_offset) AS log_end,
-    greatest(e.last_file, o.first_offset, n.high_watermark) AS known_end
+  SELECT e.topic, e.partition, e.partition_dir, e.log_start, o.is_whole AS has_end, n.log_start_offset, n.recovery_point,
+    n.high_watermark, o.end_offset AS log_end, greatest(o.end_offset, n.high_watermark) AS known_end
   FROM edges e JOIN current_checkpoints n ON n.partition_dir = e.partition_dir
-  JOIN ordered_batches o ON o.topic = e.topic AND o.partition = e.partition AND o.partition_dir = e.partition_dir AND o.is_end
+  JOIN log_ends o ON o.topic = e.topic AND o.partition = e.partition AND o.partition_dir = e.partition_dir
 ), lost AS (
-  SELECT topic, partition, partition_dir, first_offset AS first_lost, next_offset AS end_offset,
-    CASE WHEN damaged_ranges > 0 THEN 'damage' WHEN misplaced_batches > 0 THEN 'wrong_base_offset'
-      ELSE 'missing_segment' END AS cause,
-    NOT is_compacted OR (damaged_ranges = 0 AND misplaced_batches > 0) AS is_certain, damaged_ranges, damaged_bytes, next_offset
-  FROM offset_holes
-  WHERE damaged_ranges > 0 OR (NOT goes_back
-    AND (misplaced_batches > 0 OR (NOT is_compacted AND NOT follows_retention AND first_offset < file_base_offset)))
+  SELECT topic, partition, partition_dir, first_offset AS first_lost, next_offset AS end_offset, lost_cause AS cause, is_certain,
+    damaged_ranges, damaged_bytes, next_offset
+  FROM offset_findings WHERE lost_cause IS NOT NULL
   UNION ALL
   -- of each log three edges, so that what is known of it is worked out once
   SELECT n.topic, n.partition, n.partition_dir,

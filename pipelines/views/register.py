@@ -59,7 +59,14 @@ from kafka_log_lake.pipelines.views.functions import (
 )
 from kafka_log_lake.udfs.format.index_tables import INDEX_TABLES
 from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS, READ_BY_VIEWS, REPORT_TABLES
-from kafka_log_lake.udfs.format.schema import QUARANTINE, RECORDS, SEGMENTS, TABLES, TRANSACTIONS
+from kafka_log_lake.udfs.format.schema import (
+    OFFSET_FINDINGS,
+    QUARANTINE,
+    RECORDS,
+    SEGMENTS,
+    TABLES,
+    TRANSACTIONS,
+)
 from kafka_log_lake.udfs.functions.typed import PAYLOAD
 from kafka_log_lake.udfs.values.schemas.registry import Registry
 
@@ -190,7 +197,8 @@ _VIEWS_AT_ONCE = 4
 # Nearly every view reads these tables, and Spark takes 0.1 s to plan each read of a Delta table: a table with
 # at most this many rows becomes a view that holds them. Joins with no rows then cost nothing, as in
 # committed_records of topics without transactions. A row of quarantine may hold many bytes
-_HELD = {QUARANTINE.name: 0, SEGMENTS.name: 10_000, TRANSACTIONS.name: 10_000, CHECKPOINTS.name: 10_000}
+_HELD = {QUARANTINE.name: 0}
+_HELD |= {table.name: 10_000 for table in (SEGMENTS, TRANSACTIONS, OFFSET_FINDINGS, CHECKPOINTS)}
 _READ_BY_VIEWS = {table.name: table for table in READ_BY_VIEWS}
 
 

@@ -6,21 +6,18 @@ import base64
 import json
 import shutil
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable
 
 from kafka_log_lake.pipelines.cli.settings import Settings
-from kafka_log_lake.pipelines.decode.missing_offsets import batches_of
-from kafka_log_lake.pipelines.listing.listing import LISTING_SCHEMA
 from kafka_log_lake.pipelines.plan import ledger, missing
 from kafka_log_lake.pipelines.scan.command import scan
 from tests.support import as_command
 from tests.support.answers import prepare_in_memory
 from tests.support.corpus import ORACLE, ROOT, case, hostile_facts, oracle_batches, oracle_records, segments
-from tests.support.lake_rows import reader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,8 +113,8 @@ def test_scan_and_summary_tell_the_missing_offsets_of_the_view(ask: Any, lake: s
         "SELECT topic, partition, first_lost, last_lost FROM lost_offsets WHERE cause = 'missing_segment'"
     )
     expected = {(f"{row['topic']}-{row['partition']}", row["first_lost"], row["last_lost"]) for row in rows}
-    read = partial(batches_of, reader(lake))
-    found, _ = missing.of_ledger(ledger.read(f"{lake}/segments"), LISTING_SCHEMA.empty_table(), read)
+    findings = DeltaTable(f"{lake}/offset_findings").to_pyarrow_table()
+    found = missing.of_findings(ledger.read(f"{lake}/segments"), findings)
     assert {(log, one.first, one.last) for log, one in found} == expected == {("holed-0", 65, 122)}
     folders = ask("SELECT DISTINCT partition_dir FROM segments")
     scanned = scan(Settings(source=tuple(row["partition_dir"] for row in folders), cores=1))

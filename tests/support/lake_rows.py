@@ -9,9 +9,12 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from kafka_log_lake.pipelines.engine.delta import read_rows
+from kafka_log_lake.pipelines.lake import offset_findings
 from kafka_log_lake.pipelines.lake.address import table_path
+from kafka_log_lake.pipelines.lake.offset_findings import Change
 from kafka_log_lake.pipelines.lake.published import DECODE_APP, run_metadata
 from kafka_log_lake.pipelines.lake.transactions import Read
+from kafka_log_lake.pipelines.plan import ledger
 from kafka_log_lake.udfs.format.schema import TABLES
 
 
@@ -22,10 +25,19 @@ def insert(lake: str, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
     write_deltalake(table_path(lake, table), arrow, mode="append")
 
 
+def compute_findings(lake: str) -> None:
+    """Stores what a run finds of the offsets of all logs, from the rows that the tables have."""
+    after = ledger.read(table_path(lake, "segments"))
+    places = {*zip(*(after.column(name).to_pylist() for name in ("topic", "partition")), strict=True)}
+    change = Change(after.slice(0, 0), after, after.column("segment").to_pylist(), None, {})
+    rows, _ = offset_findings.compute(reader(lake), places, change)
+    write_deltalake(table_path(lake, "offset_findings"), rows, mode="overwrite")
+
+
 def add_unpublished(lake: str) -> None:
     """Adds rows that no view may show: those of a run that is committing, or of one that was killed."""
     said = CommitProperties(custom_metadata=run_metadata("a run", DECODE_APP, 1 << 40))
-    for table in ("records", "batches", "quarantine", "transactions"):
+    for table in ("records", "batches", "quarantine", "transactions", "offset_findings"):
         rows = DeltaTable(table_path(lake, table)).to_pyarrow_table()
         write_deltalake(table_path(lake, table), rows, mode="append", commit_properties=said)
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from kafka_log_lake.pipelines.engine.delta import open_table
 from tests.support.segment_maker import CONTROL, TRANSACTIONAL, Batch, Record
 
-TABLES = ("records", "batches", "quarantine", "segments", "transactions", "raw_segments")
+TABLES = ("records", "batches", "quarantine", "segments", "transactions", "raw_segments", "offset_findings")
 # What names a run, or counts the runs before: not what a fresh decode would give
 _OF_A_RUN = {
     "run_id",

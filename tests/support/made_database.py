@@ -10,14 +10,17 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafka_log_lake.pipelines.lake import offset_findings
+from kafka_log_lake.pipelines.lake.offset_findings import Change
+from kafka_log_lake.pipelines.plan import ledger
 from kafka_log_lake.pipelines.rules.files import files_of
-from kafka_log_lake.pipelines.rules.offsets import PLACE_COLUMNS
+from kafka_log_lake.pipelines.rules.offset_findings import PLACE_COLUMNS
 from kafka_log_lake.pipelines.rules.transactions import BATCH_COLUMNS, transactions_of
 from kafka_log_lake.pipelines.sql.database import macros
 from kafka_log_lake.pipelines.sql.functions import create_functions
 from kafka_log_lake.pipelines.sql.statements import creations
 from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, needed_names
-from kafka_log_lake.udfs.format.schema import RECORDS, TRANSACTIONS
+from kafka_log_lake.udfs.format.schema import OFFSET_FINDINGS, RECORDS, TRANSACTIONS, Table
 from tests.support.made_tables import tables
 from tests.support.random_logs import Log
 
@@ -38,7 +41,31 @@ def with_transactions(made: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     }
     whole = pa.table({**dict(zip(found.column_names, found.columns, strict=True)), **missing})
     rows = whole.select(TRANSACTIONS.arrow_schema().names).cast(TRANSACTIONS.arrow_schema())
-    return {"records": RECORDS.arrow_schema().empty_table(), **made, "transactions": rows}
+    found = {"records": RECORDS.arrow_schema().empty_table(), **made, "transactions": rows}
+    return {**found, "offset_findings": findings_of(found)}
+
+
+def findings_of(made: Mapping[str, pa.Table]) -> pa.Table:
+    """The table ``offset_findings``, as a run that writes all of these tables computes it."""
+    after = made["segments"].cast(ledger.SCHEMA)
+    change = Change(after.slice(0, 0), after, after.column("segment").to_pylist(), None, {})
+    return changed_findings(made, OFFSET_FINDINGS.arrow_schema().empty_table(), change)
+
+
+def changed_findings(made: Mapping[str, pa.Table], before: pa.Table, change: Change) -> pa.Table:
+    """The table ``offset_findings`` after a run that leaves these tables. before: its rows before the run."""
+    stored = {**made, "offset_findings": before}
+
+    def read(table: Table, columns: Iterable[str], where: str) -> pa.Table:
+        rows = duckdb.from_arrow(stored[table.name]).filter(where)
+        schema = pa.schema([table.arrow_schema().field(name) for name in columns])
+        return rows.project(", ".join(f'"{name}"' for name in columns)).to_arrow_table().cast(schema)
+
+    places = {*zip(*(change.after.column(name).to_pylist() for name in ("topic", "partition")), strict=True)}
+    rows, changed = offset_findings.compute(read, places, change)
+    names = pa.array([segment for _, _, segment in changed], pa.string())
+    kept = before.filter(pc.invert(pc.is_in(before.column("segment"), names)))
+    return pa.concat_tables([kept, rows])
 
 
 def database_of(logs: Iterable[Log], *views: str) -> duckdb.DuckDBPyConnection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from kafka_log_lake.pipelines.quality_report import metrics
 from kafka_log_lake.pipelines.quality_report.check import CHECKS
 from kafka_log_lake.udfs.format.schema import TRANSACTIONS
 from tests.support import fast
-from tests.support.lake_rows import insert, reader
+from tests.support.lake_rows import compute_findings, insert, reader
 from tests.support.segment_maker import segment_name
 
 NOW = 1_700_000_000_000  # ms: the base timestamp of batches that tests make
@@ -65,7 +66,8 @@ def add_logs(
             decoded = fast.decode(data, has_successor=base != max(segments))
             batches += [row | of_segment for row in decoded.batches]
             quarantine += [row | of_segment for row in decoded.quarantine]
-            ends = [row["last_offset"] for row in decoded.batches if row["status"] in ("ok", "suspect")]
+            sound = [row for row in decoded.batches if row["status"] in ("ok", "suspect")]
+            ends = [row["last_offset"] for row in sound]
             ledger_rows.append(
                 LedgerRow(
                     partition_dir=folder,
@@ -75,6 +77,8 @@ def add_logs(
                     decoded_bytes=len(data) - decoded.tail_bytes,
                     batches=len(decoded.batches),
                     records=len(decoded.records),
+                    first_offset=min((row["base_offset"] for row in sound), default=None),
+                    offset_regressions=sum(b["base_offset"] <= a["last_offset"] for a, b in pairwise(sound)),
                     damaged=len(decoded.quarantine),
                     tail=decoded.tail,
                     tail_bytes=decoded.tail_bytes,
@@ -91,6 +95,7 @@ def add_logs(
     before = transactions.stored(reader(lake), places)
     found = transactions.compute(reader(lake), places, table.cast(ledger.SCHEMA), before)[0].to_pylist()
     insert(lake, TRANSACTIONS.name, found)
+    compute_findings(lake)
 
 
 def measured(lake: str, *names: str) -> list[dict[str, Any]]:

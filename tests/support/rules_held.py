@@ -12,15 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 from kafka_log_lake.pipelines.cli.settings import Settings
-from kafka_log_lake.pipelines.listing.listing import LISTING_SCHEMA
 from kafka_log_lake.pipelines.plan import missing
-from kafka_log_lake.pipelines.rules import offsets as lake_offsets
-from kafka_log_lake.pipelines.rules.files import Files
 from kafka_log_lake.pipelines.scan.command import scan
-from tests.support.made_database import by_log, database_of
+from tests.support.made_database import by_log, database_of, with_transactions
 from tests.support.made_tables import tables
 from tests.support.random_logs import Log, Odds, random_logs, write_files
 from tests.support.rule_model_offsets import OffsetModel
@@ -80,23 +75,11 @@ def in_sql(logs: Sequence[Log]) -> Iterator[str]:
             yield from _differing(log, name, rows, found[name][log.partition_dir])
 
 
-def in_python(logs: Sequence[Log]) -> Iterator[str]:
-    """Yields where a run's summary contradicts the model; it has the ledger, and batches where needed."""
-    made = tables(logs)
-    sound = made["batches"].filter(np.isin(made["batches"]["status"].to_pylist(), ["ok", "suspect"]))
-
-    def read(files: Files) -> Any:
-        found = []
-        for rows, columns in (
-            (sound, lake_offsets.BATCH_COLUMNS),
-            (made["quarantine"], lake_offsets.PLACE_COLUMNS),
-        ):
-            found.append(rows.filter(files.numbers(rows["segment"]) >= 0).select(columns))
-        return tuple(found)
-
+def in_decode(logs: Sequence[Log]) -> Iterator[str]:
+    """Yields where a run's summary contradicts the model; it has the ledger and the findings."""
+    made = with_transactions(tables(logs))
     names: dict[str, list[tuple[Any, ...]]] = {f"{log.topic}-{log.partition}": [] for log in logs}
-    rows, _ = missing.of_ledger(made["segments"], LISTING_SCHEMA.empty_table(), read)
-    for name, one in rows:
+    for name, one in missing.of_findings(made["segments"], made["offset_findings"]):
         names[name].append((one.first, one.last, one.cause, one.seek_to))
     said: dict[str, list[tuple[Any, ...]]] = {name: [] for name in names}
     for log in logs:
@@ -163,7 +146,7 @@ def main(count: int, seed: int = 1) -> int:
         with TemporaryDirectory() as folder:
             files = random_logs(seed + logs, min(100, count), FIRST_RUN)
             scanned = [*in_scan(Path(folder).resolve(), files)]
-        for text in [*in_sql(part), *in_python(part), *scanned]:
+        for text in [*in_sql(part), *in_decode(part), *scanned]:
             contradictions += 1
             print(text)
     print(f"{logs:,} random logs, {contradictions:,} contradictions, {time.monotonic() - began:.0f} s")

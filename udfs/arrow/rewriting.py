@@ -26,6 +26,7 @@ from kafka_log_lake.udfs.arrow.parquet_sink import (
 )
 from kafka_log_lake.udfs.format.schema import (
     BATCHES,
+    OFFSET_FINDINGS,
     QUARANTINE,
     RAW_SEGMENTS,
     RECORDS,
@@ -42,6 +43,7 @@ KEYS: dict[str, tuple[str, str | None]] = {
     QUARANTINE.name: ("segment", "position"),
     RAW_SEGMENTS.name: ("segment", "chunk_position"),
     TRANSACTIONS.name: ("partition_dir", None),
+    OFFSET_FINDINGS.name: ("segment", None),
 }
 # Results for a file of which no row goes, or all of them
 SAME, GONE = "same", "gone"

@@ -315,5 +315,68 @@ TRANSACTIONS = Table(
     ),
 )
 
+OFFSET_FINDINGS = Table(
+    "offset_findings",
+    "What runs found of the offsets of logs: which ones no batch has, why, and which base offsets are wrong. "
+    "A log without a finding has no row",
+    ("topic", "partition"),
+    columns(
+        ("topic", "string", "Topic"),
+        ("partition", "int", "Partition"),
+        ("partition_dir", "string", "Canonical URI of the partition folder"),
+        (
+            "segment",
+            "string",
+            "Segment that the row belongs to: that of the batch after a hole; the last one of the log for "
+            "its end, and for what is said of all of it",
+            BOUNDS,
+        ),
+        (
+            "kind",
+            "string",
+            "hole: offsets that no batch has, or damage after the last batch; wrong_base_offset: a batch "
+            "whose base offset is wrong; compacted: the log shows that the log cleaner ran; end: the log "
+            "ends elsewhere than the ledger says; stretch: files may be missing for a known reason before "
+            "the segment; unread: a file that is there and was not read",
+        ),
+        ("segment_after", "string", "Segment of the batch after a hole; null at the end of the log"),
+        ("segment_before", "string", "Segment of the batch before a hole; null at the start of the log"),
+        (
+            "file_base_offset",
+            "bigint",
+            "Base offset in the name of the file; of a hole that of the batch after it, 9223372036854775807 "
+            "at the end of the log",
+        ),
+        ("position", "bigint", "Position of a batch whose base offset is wrong; else null"),
+        (
+            "first_offset",
+            "bigint",
+            "First offset; of a batch its base offset as stored; of kind end the log end offset",
+        ),
+        ("next_offset", "bigint", "The offset after the last one; null at the end of the log"),
+        ("damaged_ranges", "bigint", "Damaged ranges between the batch before and the one after a hole"),
+        ("damaged_bytes", "bigint", "Their bytes"),
+        ("misplaced_batches", "bigint", "Batches between them whose base offset is wrong"),
+        ("goes_back", "boolean", "The batch after a hole lies before the other one in the files"),
+        ("follows_retention", "boolean", "Retention may have deleted segments there that no run saw"),
+        ("is_confirmed", "boolean", "A batch or a file after it confirms the base offset of the batch after"),
+        ("is_compacted", "boolean", "The log shows that the log cleaner ran, or its topic is compacted"),
+        (
+            "cause",
+            "string",
+            "Why no batch has the offsets of a hole; without damage those below file_base_offset; null: none",
+        ),
+        (
+            "cause_in_file",
+            "string",
+            "Why no batch has those from file_base_offset on; null where there are none",
+        ),
+        ("lost_cause", "string", "The cause of the loss; null where the offsets are not lost"),
+        ("is_certain", "boolean", "Records were there; null where nothing is lost"),
+    ),
+)
+
 # The tables of every lake; the reports create others (report_tables)
-TABLES = (RECORDS, BATCHES, QUARANTINE, SEGMENTS, RAW_SEGMENTS, TRANSACTIONS)
+TABLES = (RECORDS, BATCHES, QUARANTINE, SEGMENTS, RAW_SEGMENTS, TRANSACTIONS, OFFSET_FINDINGS)
+# What a run computes from the tables that it decodes into, as they are after it
+COMPUTED = (TRANSACTIONS, OFFSET_FINDINGS)

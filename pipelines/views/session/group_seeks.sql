@@ -33,16 +33,10 @@ WITH said AS (
     AND l.internal_topic = '__consumer_offsets'
   JOIN log_starts b ON b.topic = l.topic AND b.partition = l.partition AND b.partition_dir = l.partition_dir
   WHERE c.age = 1 AND (c.unread_commits > 0 OR c.committed_offset IS NOT NULL)
-), files AS (
-  SELECT topic, partition, partition_dir, max(file_base_offset) AS last_file FROM segments
-  GROUP BY topic, partition, partition_dir
 ), losses AS (
   SELECT topic, partition, partition_dir, cause, first_lost, last_lost, is_certain, next_offset FROM lost_offsets
   UNION ALL
-  SELECT o.topic, o.partition, o.partition_dir, 'past_the_end', greatest(o.first_offset, f.last_file), NULL, NULL, NULL
-  FROM ordered_batches o
-  JOIN files f ON f.topic = o.topic AND f.partition = o.partition AND f.partition_dir = o.partition_dir
-  WHERE o.is_end
+  SELECT topic, partition, partition_dir, 'past_the_end', end_offset, NULL, NULL, NULL FROM log_ends
 ), explained AS (
   SELECT *, min(CASE WHEN cause = 'wrong_base_offset' THEN next_offset END)
     OVER (PARTITION BY topic, partition, partition_dir) AS after_wrong

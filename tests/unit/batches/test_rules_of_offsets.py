@@ -14,7 +14,7 @@ from tests.support.made_database import database_of, with_transactions
 from tests.support.made_tables import tables
 from tests.support.random_logs import Log, LogBatch, Segment, random_logs
 from tests.support.rule_model_offsets import OffsetModel
-from tests.support.rules_held import FIRST_RUN, SQL, in_python, in_scan, in_sql
+from tests.support.rules_held import FIRST_RUN, SQL, in_decode, in_scan, in_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def test_views_and_summary_follow_the_model() -> None:
     logs = random_logs(11, 400)
-    assert [*in_sql(logs), *in_python(logs)] == []
+    assert [*in_sql(logs), *in_decode(logs)] == []
 
 
 def test_a_scan_of_real_segments_follows_the_model(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_the_offset_of_a_file_s_name_equals_that_of_its_first_batch_alone(tmp_pa
     batches = LogBatch(7, 7, 1, 1), LogBatch(8, 8, 0, 3, status="corrupt"), *wrong, LogBatch(16, 16, 3, 3)
     log = Log("t", 0, "/logs", (Segment(7, batches, 7),))
     assert [(one.first, one.last, one.cause) for one in OffsetModel(log).lost] == [(8, 15, "damage")]
-    assert [*in_sql([log]), *in_python([log]), *in_scan(tmp_path.resolve(), [log])] == []
+    assert [*in_sql([log]), *in_decode([log]), *in_scan(tmp_path.resolve(), [log])] == []
 
 
 def test_a_batch_that_reaches_into_the_next_file_is_judged_apart_from_the_one_that_it_continues(
@@ -141,7 +141,7 @@ def test_two_batches_at_the_end_confirm_each_other(tmp_path: Path) -> None:
 def test_a_segment_that_begins_after_damage_is_not_compacted() -> None:
     log = log_of((0, [(0, 1, "ok"), (1, 3, "corrupt")]), (4, [(7, 4, "ok")]), (11, []), (14, [(14, 4, "ok")]))
     assert (11, 13, "missing_segment") in [(one.first, one.last, one.cause) for one in OffsetModel(log).lost]
-    assert [*in_python([log])] == []
+    assert [*in_decode([log])] == []
 
 
 def test_the_model_sees_each_kind_of_fact() -> None:

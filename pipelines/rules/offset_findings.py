@@ -1,0 +1,287 @@
+"""Makes rows of the table ``offset_findings`` from others: ``udfs.batches.offset_findings`` over Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_log_lake.pipelines.rules.files import LOG, Files
+from kafka_log_lake.udfs.batches import offset_findings as of
+from kafka_log_lake.udfs.batches.offset_findings import Order, order, with_undecoded
+from kafka_log_lake.udfs.batches.offsets import NO_LIMIT, RUN
+from kafka_log_lake.udfs.batches.retention import COMPACTED_TOPICS
+from kafka_log_lake.udfs.compute import pc
+from kafka_log_lake.udfs.format.schema import OFFSET_FINDINGS
+
+# Columns of the sound batches, and of quarantine, that decide
+BATCH_COLUMNS = (
+    *("segment", "position", "base_offset", "last_offset", "record_count", "delete_horizon_ms"),
+    "status",
+)
+PLACE_COLUMNS = ("segment", "position")
+DAMAGE_COLUMNS = (*PLACE_COLUMNS, "size_bytes")
+# Columns of the ledger that tell which segments are one run of batches
+LEDGER_COLUMNS = ("batches", "records", "damaged", "offset_regressions", "first_offset")
+HOLE, WRONG_BASE, COMPACTED, END, STRETCH, UNREAD = (
+    "hole",
+    "wrong_base_offset",
+    "compacted",
+    "end",
+    "stretch",
+    "unread",
+)
+_SCHEMA = OFFSET_FINDINGS.arrow_schema()
+_CAUSES = pa.array([cause or None for cause in of.CAUSES], pa.string())
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the ledger tells of the batches of files, bool[n] each.
+
+    ordered: each batch begins after the one before, within the names of its file and of the next one, and
+    nothing is damaged or left out. whole: and no offset between them is missing.
+    """
+
+    ordered: np.ndarray
+    whole: np.ndarray
+
+
+def shape_of(files: Files) -> Shape:
+    """Returns what the ledger tells. files: with LEDGER_COLUMNS."""
+    rows = files.rows
+    end, first = (rows.column(name).fill_null(-1).to_numpy() for name in ("end_offset", "first_offset"))
+    numbers = {name: rows.column(name).fill_null(0).to_numpy() for name in (*LEDGER_COLUMNS[:4], "left_out")}
+    is_sound = (numbers["damaged"] == 0) & (numbers["left_out"] == 0) & (numbers["offset_regressions"] == 0)
+    ordered = (
+        is_sound & (numbers["batches"] > 0) & (first >= files.base) & (end >= first) & (end < files.limit)
+    )
+    return Shape(ordered, ordered & (numbers["records"] == end - first + 1))
+
+
+def runs_of_files(files: Files, which: np.ndarray, is_cleaned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns RUN[n], one run a file, and the file of each. which, is_cleaned: bool[n] of the files."""
+    file = np.flatnonzero(which)
+    rows = files.rows.take(pa.array(file))
+    runs = np.zeros(len(file), dtype=RUN)
+    runs["file_base"], runs["file_limit"] = files.base[file], files.limit[file]
+    runs["first"] = rows.column("first_offset").to_numpy()
+    for name in ("last", "first_last", "last_base"):  # no batch of another file is among these offsets
+        runs[name] = rows.column("end_offset").to_numpy()
+    runs["batches"], runs["is_cleaned"] = rows.column("batches").to_numpy(), is_cleaned[file]
+    return runs, file
+
+
+def runs_of_batches(files: Files, batches: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Returns RUN[n], a run a batch, and the file of each, in the order of the files.
+
+    batches: BATCH_COLUMNS of sound batches.
+    """
+    file, position = files.numbers(batches.column("segment")), batches.column("position").to_numpy()
+    in_order = np.lexsort((position, file))
+    runs = np.zeros(len(file), dtype=RUN)
+    last = batches.column("last_offset").to_numpy()
+    first = pc.coalesce(batches.column("base_offset"), batches.column("last_offset")).to_numpy()
+    runs["file_base"], runs["file_limit"] = files.base[file], files.limit[file]
+    runs["position"], runs["first"], runs["last"] = position, first, np.maximum(first, last)
+    runs["last_base"], runs["first_last"] = first, runs["last"]
+    span = np.where(first >= 0, runs["last"] - first, -1)
+    has_horizon = batches.column("delete_horizon_ms").is_valid().to_numpy()
+    is_ok = pc.equal(batches.column("status"), "ok").to_numpy(zero_copy_only=False)
+    runs["is_cleaned"] = is_ok & (has_horizon | (span >= batches.column("record_count").to_numpy()))
+    runs["batches"] = 1
+    return runs[in_order], file[in_order]
+
+
+def findings_of(
+    files: Files,
+    runs: np.ndarray,
+    file: np.ndarray,
+    quarantine: pa.Table,
+    unread: Mapping[str, Collection[int]],
+    compacted: Collection[str] = (),
+) -> pa.Table:
+    """Returns the rows of the table ``offset_findings``.
+
+    Parameters
+    ----------
+    files: of whole logs.
+    runs, file: RUN[n] and the file of each, in any order.
+    quarantine: DAMAGE_COLUMNS of all damaged ranges.
+    unread: partition_dir -> base offsets of files that are there and were not decoded.
+    compacted: partition_dir of logs of which earlier runs know that the log cleaner ran.
+    """
+    in_order = np.lexsort((runs["position"], file))
+    runs, file = runs[in_order], file[in_order]
+    damaged_file = files.numbers(quarantine.column("segment"))
+    damaged = np.stack(
+        [
+            files.base[damaged_file],
+            quarantine.column("position").to_numpy(),
+            quarantine.column("size_bytes").to_numpy(),
+        ],
+        axis=1,
+    ).astype(np.int64)
+    is_left_out = pc.fill_null(pc.less(files.rows.column("left_out"), 0), False).to_numpy(
+        zero_copy_only=False
+    )
+    ends = np.append(np.flatnonzero(np.diff(files.log)) + 1, len(files.log)) if len(files.log) else []
+    tables, begin = [_stretches(files)], 0
+    folders = files.logs.column("partition_dir").to_pylist()
+    topics = files.logs.column("topic").to_pylist()
+    by_log = np.searchsorted(file, [0, *ends])
+    damages = np.argsort(damaged_file, kind="stable")
+    damages_by_log = np.searchsorted(damaged_file[damages], [0, *ends])
+    for log, end in enumerate(ends):
+        base = files.base[begin:end]
+        missed = sorted({*unread.get(folders[log], ())} - {*base.tolist()})
+        covered = [*base[is_left_out[begin:end]].tolist(), *missed]
+        every = sorted({*base.tolist(), *missed})
+        own = with_undecoded(runs[by_log[log] : by_log[log + 1]], covered, every)
+        counts = files.retentions[begin:end][np.maximum(np.searchsorted(base, every, side="right") - 1, 0)]
+        found = order(
+            own,
+            damaged[damages[damages_by_log[log] : damages_by_log[log + 1]]],
+            every,
+            topics[log] in COMPACTED_TOPICS or folders[log] in compacted,
+            missed,
+            dict(zip(every, counts.tolist(), strict=True)) if counts[-1] else None,
+        )
+        tables += _rows_of_log(files, slice(begin, end), own, found, missed, every)
+        begin = end
+    return pa.concat_tables(tables)
+
+
+def is_plain(files: Files, shape: Shape, is_cleaned: np.ndarray) -> np.ndarray:
+    """Returns bool[m]: the logs without a finding, by the ledger alone: each segment follows the one before.
+
+    is_cleaned: bool[n], the files of which a batch shows that the log cleaner ran.
+    """
+    rows = files.rows
+    batches = rows.column("batches").fill_null(0).to_numpy()
+    is_empty = (batches == 0) & (rows.column("damaged").to_numpy() == 0)
+    is_empty &= rows.column("left_out").fill_null(0).to_numpy() == 0
+    first = rows.column("first_offset").fill_null(-1).to_numpy()
+    reached = np.where(shape.whole, rows.column("end_offset").fill_null(-1).to_numpy() + 1, files.base)
+    follows = np.zeros(len(rows), dtype=bool)
+    follows[1:] = files.base[1:] == reached[:-1]
+    follows[np.flatnonzero(np.diff(files.log, prepend=-1))] = True
+    plain = (shape.whole & (first == files.base) | is_empty) & follows & ~is_cleaned
+    return np.bincount(files.log[~plain], minlength=len(files.logs)) == 0
+
+
+def _stretches(files: Files) -> pa.Table:
+    """Returns the rows of files with which a stretch begins, but for the first file of a log."""
+    differs = np.diff(files.stretch, prepend=0)
+    is_first = np.diff(files.log, prepend=-1) != 0
+    begins = np.flatnonzero(np.where(is_first, files.stretch > 0, differs > 0))
+    deleted = np.where(is_first, files.retentions > 0, np.diff(files.retentions, prepend=0) > 0)[begins]
+    rows = files.rows.take(pa.array(begins))
+    return _table(
+        rows.select(LOG),
+        {
+            "kind": pa.array([STRETCH] * len(rows), pa.string()),
+            "segment": rows.column("segment"),
+            "file_base_offset": files.base[begins],
+            "first_offset": files.base[begins],
+            "follows_retention": deleted,
+        },
+    )
+
+
+def _rows_of_log(
+    files: Files, where: slice, runs: np.ndarray, found: Order, unread: list[int], every: list[int]
+) -> Iterator[pa.Table]:
+    """Yields the rows of one log. where: its files. runs: RUN, what ``found`` is of. every: all its files."""
+    rows = files.rows.slice(where.start, where.stop - where.start)
+    base, segments = files.base[where], rows.column("segment").combine_chunks()
+    last_segment = segments[-1].as_py()
+    log = {name: rows.column(name)[0].as_py() for name in LOG}
+
+    def names(of_runs: np.ndarray) -> pa.Array:
+        """The segments of runs; null for -1, and for a file that was not read."""
+        at = np.where(of_runs >= 0, np.searchsorted(base, runs["file_base"][of_runs]), 0) if len(runs) else 0
+        at = np.minimum(at, len(base) - 1) + np.zeros(len(of_runs), dtype=np.int64)
+        known = (of_runs >= 0) & (base[at] == runs["file_base"][of_runs]) if len(runs) else of_runs > of_runs
+        return segments.take(pa.array(at, mask=~known))
+
+    holes = found.holes
+    if len(holes):
+        after = names(holes["run"])
+        lost = holes["lost"]
+        yield _table(
+            log,
+            {
+                "kind": pa.array([HOLE] * len(holes), pa.string()),
+                "segment": pc.fill_null(after, last_segment),
+                "segment_after": after,
+                "segment_before": names(holes["run_before"]),
+                "file_base_offset": holes["file_base"],
+                "first_offset": pa.array(holes["first"], mask=holes["first"] < 0),
+                "next_offset": pa.array(holes["next"], mask=holes["run"] < 0),
+                "damaged_ranges": holes["damages"],
+                "damaged_bytes": holes["damaged_bytes"],
+                "misplaced_batches": holes["misplaced"],
+                **{name: holes[name] for name in ("goes_back", "follows_retention", "is_confirmed")},
+                "is_compacted": np.full(len(holes), found.is_compacted),
+                "cause": _CAUSES.take(pa.array(holes["cause"])),
+                "cause_in_file": _CAUSES.take(pa.array(holes["cause_in_file"])),
+                "lost_cause": _CAUSES.take(pa.array(lost)),
+                "is_certain": pa.array(of.are_certain(lost, found.is_compacted), mask=lost == of.NONE),
+            },
+        )
+    wrong = runs[found.is_wrong]
+    if len(wrong):
+        yield _table(
+            log,
+            {
+                "kind": pa.array([WRONG_BASE] * len(wrong), pa.string()),
+                "segment": names(np.flatnonzero(found.is_wrong)),
+                "file_base_offset": wrong["file_base"],
+                "position": wrong["position"],
+                "first_offset": wrong["first"],
+            },
+        )
+    yield from _of_whole_log(log, rows, base, found, unread, every)
+
+
+def _of_whole_log(
+    log: Mapping[str, Any],
+    rows: pa.Table,
+    base: np.ndarray,
+    found: Order,
+    unread: list[int],
+    every: list[int],
+) -> Iterator[pa.Table]:
+    """Yields the rows about a log as a whole, as of its last segment, which every run computes again."""
+    last = {"segment": rows.column("segment")[-1].as_py()}
+    if found.is_compacted:
+        yield _one_row(log, {**last, "kind": COMPACTED, "is_compacted": True})
+    last_file = int(base[-1])
+    end = max(last_file, last_file if found.end is None else found.end)
+    said = pc.max(rows.column("end_offset")).as_py()
+    if end != max(last_file, last_file if said is None else min(said + 1, NO_LIMIT)):
+        yield _one_row(log, {**last, "kind": END, "first_offset": end})
+    for at in unread:
+        limit = next((one for one in every if one > at), None)
+        row = {"kind": UNREAD, "file_base_offset": at, "first_offset": at, "next_offset": limit}
+        yield _one_row(log, {**last, **row})
+
+
+def _one_row(log: Mapping[str, Any], row: Mapping[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist([{**log, **row}], schema=_SCHEMA)
+
+
+def _table(log: pa.Table | Mapping[str, Any], columns: Mapping[str, Any]) -> pa.Table:
+    """Returns rows of the table; a column that is not given is null. log: LOG of each row, or of all."""
+    count = len(columns["kind"])
+    made = {
+        name: log.column(name) if isinstance(log, pa.Table) else pa.array([log[name]] * count) for name in LOG
+    }
+    made |= columns
+    arrays = [made.get(field.name, pa.nulls(count, field.type)) for field in _SCHEMA]
+    arrays = [array if isinstance(array, pa.ChunkedArray) else pa.array(array) for array in arrays]
+    return pa.table([a.cast(f.type) for a, f in zip(arrays, _SCHEMA, strict=True)], schema=_SCHEMA)
