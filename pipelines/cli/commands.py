@@ -153,7 +153,7 @@ FIND = Command(
             ("Output", "format", "output", "superseded"),
             ("Schemas", "typed: decoded", "schemas", "registry", "formats"),
             (
-                *("Search", "trust_partitioner", "cores", "max_batch_uncompressed", "topic"),
+                *("Search", "trust_partitioner", "topic", "max_batch_uncompressed", "cores"),
                 *("follow_symlinks", "include_swap", "include_deleted"),
             ),
         ),

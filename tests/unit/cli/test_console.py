@@ -164,7 +164,7 @@ def test_help_names_every_command() -> None:
         (["scan", ""], "PATH is empty"),
         (["quality-report", "--lake", "x", "--output", ""], "--output is empty"),
         (["recover", "--source", "x", "--report", ""], "--report is empty"),
-        (["find", SEGMENT, "--schemas", "x"], "--formats are for --typed and --where-json PATH=VALUE: add one"),
+        (["find", SEGMENT, "--schemas", "x"], "are for --typed and --where-json PATH=VALUE: add one"),
         (["find", "--lake", "x", "--include-swap"], "--include-swap: only for segments, not for --lake"),
         (["find", SEGMENT, "--partition", "-1"], "--partition must be a whole number from 0 to 2147483647"),
         (["find", SEGMENT, "--since", "2026-02-01", "--until", "2026-02-01"], "--until must be later than"),
