@@ -35,7 +35,6 @@ HOLE, WRONG_BASE, COMPACTED, END, STRETCH, UNREAD = (
     "unread",
 )
 _SCHEMA = OFFSET_FINDINGS.arrow_schema()
-_CAUSES = pa.array([cause or None for cause in of.CAUSES], pa.string())
 
 
 @dataclass(frozen=True)
@@ -192,6 +191,11 @@ def _stretches(files: Files) -> pa.Table:
     )
 
 
+def _causes(codes: np.ndarray) -> pa.Array:
+    """Returns the names of causes; null for none."""
+    return pa.array([of.CAUSES[code] or None for code in codes.tolist()], pa.string())
+
+
 def _rows_of_log(
     files: Files, where: slice, runs: np.ndarray, found: Order, unread: list[int], every: list[int]
 ) -> Iterator[pa.Table]:
@@ -227,9 +231,9 @@ def _rows_of_log(
                 "misplaced_batches": holes["misplaced"],
                 **{name: holes[name] for name in ("goes_back", "follows_retention", "is_confirmed")},
                 "is_compacted": np.full(len(holes), found.is_compacted),
-                "cause": _CAUSES.take(pa.array(holes["cause"])),
-                "cause_in_file": _CAUSES.take(pa.array(holes["cause_in_file"])),
-                "lost_cause": _CAUSES.take(pa.array(lost)),
+                "cause": _causes(holes["cause"]),
+                "cause_in_file": _causes(holes["cause_in_file"]),
+                "lost_cause": _causes(lost),
                 "is_certain": pa.array(of.are_certain(lost, found.is_compacted), mask=lost == of.NONE),
             },
         )

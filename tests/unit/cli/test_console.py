@@ -282,7 +282,7 @@ def test_without_spark_one_line_says_what_to_install_and_help_is_there() -> None
         "except SystemExit: main(['decode', '--source', 'x', '--lake', 'y'])"
     )
     done = run("-c", code)
-    assert done.stdout.startswith("usage: kafka-log-lake decode")
+    assert done.stdout.startswith("Usage: kafka-log-lake decode")
     assert done.stderr == (
         "error: decode needs more packages than the wheel alone: pip install 'kafka-log-lake[spark]'\n"
     )
