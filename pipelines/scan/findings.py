@@ -42,6 +42,7 @@ from kafka_log_lake.udfs.batches.account import (
 )
 from kafka_log_lake.udfs.batches.clocks import Clock
 from kafka_log_lake.udfs.batches.endings import CoordinatorState
+from kafka_log_lake.udfs.batches.offset_findings import Order
 from kafka_log_lake.udfs.batches.retention import SegmentTime
 from kafka_log_lake.udfs.storage.byte_source import path_of_uri
 
@@ -223,24 +224,28 @@ def collect(
     noted = listing.noted_logs()
     findings.warnings = listing.checkpoints.warnings
     for folder, segments in by_folder.items():
-        log = _scanned_log(segments, unread[folder])
+        log, order = _scanned_log(segments, unread[folder])
         findings.logs.append(log)
         is_whole = folder in noted and segments[-1][0].segment == noted[folder].last_segment
         witnesses = noted[folder].witnesses if is_whole else NO_WITNESSES
-        log.account = _account(log, segments, unread[folder], witnesses)
+        log.account = _account(log, order, segments, unread[folder], witnesses)
         log.is_growing = log.tail == "torn" and has_grown(segments[-1][0].uri, segments[-1][0].length)
         log.missing = [one for one in log.account.unseen if one.cause in MISSING_CAUSES]
     findings.logs.sort(key=lambda log: (log.topic, log.partition, log.partition_dir))
     return findings
 
 
-def _account(log: ScannedLog, scanned: list[Scanned], unread: list[int], witnesses: Witnesses) -> Account:
+def _account(
+    log: ScannedLog, order: Order, scanned: list[Scanned], unread: list[int], witnesses: Witnesses
+) -> Account:
     """Accounts for a log's offsets. witnesses: NO_WITNESSES unless all segments are read up to the last."""
     files = files_of(scanned, unread)
     within = [*log.missing, *filter(None, map(of_damage, log.damages))]
-    reached = log.end if log.batches else files[0]
-    is_open = any(damage.last_lost is None for damage in log.damages if damage.first_lost is not None)
+    is_open = order.ends_in_wrong or any(
+        damage.last_lost is None for damage in log.damages if damage.first_lost is not None
+    )
     # the last segment has no batch; its name is an offset that the log had reached
+    reached = files[-1] if order.end is None else order.end
     if reached < files[-1] and not (log.is_compacted or is_open or unread or log.foreign):
         within.append(Unseen(reached, files[-1] - 1))
     limits = dict(pairwise(files))
@@ -254,8 +259,11 @@ def _account(log: ScannedLog, scanned: list[Scanned], unread: list[int], witness
     return account_of(files[0], end, witnesses, within, tail)
 
 
-def _scanned_log(scanned: list[Scanned], unread: list[int]) -> ScannedLog:
-    """Joins a log's slices. unread: base offsets of segments that were not selected or can't be read."""
+def _scanned_log(scanned: list[Scanned], unread: list[int]) -> tuple[ScannedLog, Order]:
+    """Joins a log's slices; returns it with the order of its batches.
+
+    unread: base offsets of segments that were not selected or can't be read.
+    """
     first = scanned[0][0]
     log = ScannedLog(first.topic, first.partition, first.partition_dir)
     for segment, slices in scanned:
@@ -283,7 +291,7 @@ def _scanned_log(scanned: list[Scanned], unread: list[int]) -> ScannedLog:
     rows = joined(scanned, "transactional")
     if left_state(log.partition_dir) is None:  # else no consumer waits for it
         log.open_transactions = open_transactions(rows, places_of(scanned), log.clock)
-    return log
+    return log, found
 
 
 def _add_segment(log: ScannedLog, segment: Segment, slices: list[SliceScan]) -> None:

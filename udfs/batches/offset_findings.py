@@ -71,6 +71,11 @@ class Order:
     around: list[tuple[int, int | None]]
 
     @property
+    def ends_in_wrong(self) -> bool:
+        """Returns whether batches with a wrong base offset lie after the last sound one."""
+        return bool(len(self.holes) and self.holes[-1]["run"] < 0 and self.holes[-1]["misplaced"] > 0)
+
+    @property
     def unconfirmed(self) -> tuple[int, int] | None:
         """Returns (first offset that no batch has, base offset) before a last batch; None without one.
 
