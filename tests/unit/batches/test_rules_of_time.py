@@ -32,6 +32,7 @@ from kafka_log_lake.udfs.format.schema import RECORDS, TRANSACTIONS
 from tests.support import rule_model_time as model
 from tests.support.answers import prepare_in_memory, same_in_both
 from tests.support.drawn import first
+from tests.support.made_database import findings_of
 from tests.support.made_tables import tables
 from tests.support.random_logs import NOW, SIZE, Log, LogBatch, Odds, random_logs, write_files
 
@@ -129,7 +130,7 @@ def rows_of_records(logs: list[Log]) -> pa.Table:
 
 def write_lake(lake: str, logs: list[Log], opened: list[Open]) -> None:
     made = tables(logs) | {"transactions": rows_of_transactions(opened), "records": rows_of_records(logs)}
-    for name, rows in made.items():
+    for name, rows in {**made, "offset_findings": findings_of(made)}.items():
         if rows.num_rows:
             write_deltalake(table_path(lake, name), rows, mode="append")
 

@@ -52,7 +52,7 @@ def test_every_setting_has_its_option() -> None:
     }
     for field in FIELDS.values():
         option = "--" + field.name.replace("_", "-")
-        value = [] if field.type == "bool" else [values.get(field.name, "7")]
+        value = [] if field.type in ("bool", "bool | None") else [values.get(field.name, "7")]
         if field.name in (
             "read",
             "sink",
