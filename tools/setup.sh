@@ -7,6 +7,8 @@ venv=.venv
 
 fail() { echo "setup: $*" >&2; exit 1; }
 
+[ ! -L "$venv" ] || fail "$venv is a link, and setup would change what it leads to: remove it, then run make setup"
+
 command -v "$python" >/dev/null ||
     fail "no $python found: install Python 3.11 or newer, or name one: make setup PYTHON=python3.12"
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||

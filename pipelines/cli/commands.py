@@ -231,6 +231,7 @@ QUERY = Command(
         _LOG,
     ),
     kind=LakeSettings,
+    extra="sql",
     example='--lake lake "SELECT topic, records FROM topics"',
 )
 SQL = Command(
@@ -240,6 +241,7 @@ SQL = Command(
     ("lake", "cores"),
     (_AT, _LOG),
     kind=LakeSettings,
+    extra="sql",
 )
 QUALITY_REPORT = Command(
     "quality-report",

@@ -60,7 +60,7 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Lo
                 LakeSearch,  # loads DuckDB, which segments do not need
             )
         except ModuleNotFoundError as error:
-            needed = f"--lake needs {error.name}: pip install 'kafka-log-lake[report]'"
+            needed = f"--lake needs {error.name}: pip install 'kafka-log-lake[sql]'"
             raise UserError(needed) from None
         topics = TopicFilter(settings.topics, settings.exclude_topics)
         of_lake = LakeSearch(request=request, lake=settings.lake, topics=topics, threads=settings.cores)

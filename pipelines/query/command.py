@@ -113,8 +113,8 @@ def _note_uncommitted(database: duckdb.DuckDBPyConnection, statement: str) -> No
     left_out = (database.cursor().execute(counted).fetchone() or [0])[0]
     if left_out:
         logger.info(
-            "%s leaves out %s of aborted and open transactions, and what follows the first open one of a "
-            "log: the table records has them, topics.uncommitted_records counts them",
+            "%s hides %s of aborted and open transactions, and what follows an open one. "
+            "To see them, query records",
             name,
             counted_noun(left_out, "record"),
         )

@@ -88,12 +88,12 @@ def test_each_command_says_what_is_sound_and_what_is_lost(
     [
         (
             "SELECT count(*) AS n FROM messages",
-            "messages leaves out 3 records of aborted and open transactions",
+            "messages hides 3 records of aborted and open transactions",
         ),
         ("SELECT count(*) AS n FROM records", ""),
         (
             "SELECT count(*) AS n FROM committed_records WHERE topic = 'none'",
-            "committed_records leaves out 3 ",
+            "committed_records hides 3 ",
         ),
     ],
 )
