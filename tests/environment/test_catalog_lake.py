@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import kafka_log_lake
 from kafka_log_lake.pipelines import decode_batches, ingest_raw
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import Settings
@@ -86,6 +87,24 @@ def test_logs_are_landed_and_segments_go(spark: SparkSession, tmp_path: Path) ->
     found = contents(folder(spark, "going"))
     assert found == in_folder(spark, tmp_path / "two", [logs])
     assert len(found["segments"]) == 1
+
+
+def test_register_gives_the_views_of_a_folder_over_the_tables_of_a_schema(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Also those that no catalog holds, and under a prefix."""
+    put(tmp_path / "logs" / "a-0", 0, *batches(0, 3), batch(9)[:-9] + b"\xff" * 9)
+    decode(spark, "spark_catalog.registered.new", [tmp_path / "logs"])
+    kafka_log_lake.register(spark, "spark_catalog.registered.new")
+    assert spark.table("committed_records").count() == 9
+    assert [row.damaged_bytes > 0 for row in spark.table("crc_report").collect()] == [True]
+    assert [
+        row.format for row in spark.sql("SELECT format FROM payload_profile WHERE side = 'value'").collect()
+    ] == ["text"]
+    with pytest.raises(UserError, match=r"^there is no lake in spark_catalog\.nowhere: "):
+        kafka_log_lake.register(spark, "spark_catalog.nowhere")
+    with pytest.raises(UserError, match=r"^log and at are for a lake in a folder"):
+        kafka_log_lake.register(spark, "spark_catalog.registered.new", at="2026-01-31")
 
 
 class Dies(BaseException):
