@@ -23,7 +23,6 @@ from deltalake import DeltaTable
 from kafka_log_lake import read_segment
 from kafka_log_lake.pipelines import decode_batches
 from kafka_log_lake.pipelines.cli.errors import LakeBusy
-from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.pipelines.decode_values import command as decode_values
 from kafka_log_lake.pipelines.lake.published import published_tables
 from kafka_log_lake.pipelines.maintain import command as maintain
