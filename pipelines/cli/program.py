@@ -51,10 +51,10 @@ def main(argv: Sequence[str] | None = None, command: str = "") -> int:
     argv: None for those of this process. command: the name of the command, where argv does not begin with it.
     """
     words = [*([command] if command else []), *(sys.argv[1:] if argv is None else argv)]
-    code = 0
+    run: Callable[[Sequence[str] | None], int] | None = None
 
-    def job() -> None:
-        nonlocal code
+    def choose() -> None:
+        nonlocal run
         if "_ARGCOMPLETE" in os.environ:  # a shell asks for what may follow
             import argcomplete
 
@@ -70,8 +70,10 @@ def main(argv: Sequence[str] | None = None, command: str = "") -> int:
             if not {"-h", "--help", "--help-all"}.isdisjoint(words):  # prints it and exits, without its extra
                 parser_of(named, "--help-all" in words).parse_known_args(words[1:])
             run = _main_of(named)
-            if argv is None:  # the command is the process, as under python -m
-                sys.argv[1:] = words[1:]
-            code = run(None if argv is None else words[1:])
 
-    return exit_code_of(job) or code
+    code = exit_code_of(choose)
+    if run is None:
+        return code
+    if argv is None:  # the command is the process, as under python -m
+        sys.argv[1:] = words[1:]
+    return run(None if argv is None else words[1:])
