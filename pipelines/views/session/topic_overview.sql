@@ -6,11 +6,11 @@
 --   aborted bigint: Data records of aborted transactions
 --   open bigint: Data records of transactions without an outcome
 --   markers bigint: Control records: no messages, though each takes an offset
---   compacted_away decimal(20,0): Offsets that the log cleaner removed the records of
---   lost decimal(20,0): Offsets that are lost at most (`lost_offsets`); those after a damaged end are not counted
+--   compacted_away decimal(38,0): Offsets that the log cleaner removed the records of
+--   lost decimal(38,0): Offsets that are lost at most (`lost_offsets`); those after a damaged end are not counted
 --   first_offset bigint: Lowest log start offset of its logs
 --   last_offset bigint: Highest offset of its logs; null without a batch
---   offsets decimal(20,0): Offsets from each log's start to its end, together
+--   offsets decimal(38,0): Offsets from each log's start to its end, together
 --   first_timestamp, last_timestamp: as in topics
 --   last_write timestamp: Latest modification of its segment files; of files that were copied without their times, when
 --   bytes bigint: Bytes of its segments
@@ -38,7 +38,7 @@ WITH ended AS (
   SELECT topic, max(modified) AS last_write FROM segments GROUP BY topic
 ), days AS (
   SELECT topic, CAST(DATE '1970-01-01' + CAST(floor(CAST(max_timestamp_ms AS DOUBLE) / 86400000) AS INT) AS STRING) AS written_on,
-    sum(size_bytes) AS bytes
+    CAST(sum(size_bytes) AS BIGINT) AS bytes
   FROM published_batches WHERE max_timestamp IS NOT NULL
   GROUP BY topic, DATE '1970-01-01' + CAST(floor(CAST(max_timestamp_ms AS DOUBLE) / 86400000) AS INT)
 ), growth AS (
@@ -67,8 +67,9 @@ WITH ended AS (
 )
 SELECT t.topic, t.partitions, t.folders, t.records AS messages, t.committed_records AS committed,
   coalesce(e.aborted, 0) AS aborted, coalesce(e.open_records, 0) AS open, t.control_records AS markers,
-  coalesce(c.offsets, 0) AS compacted_away, coalesce(m.offsets, 0) AS lost,
-  s.first_offset, s.last_offset, coalesce(s.offsets, 0) AS offsets, t.first_timestamp, t.last_timestamp, w.last_write,
+  CAST(coalesce(c.offsets, 0) AS DECIMAL(38, 0)) AS compacted_away,
+  CAST(coalesce(m.offsets, 0) AS DECIMAL(38, 0)) AS lost,
+  s.first_offset, s.last_offset, CAST(coalesce(s.offsets, 0) AS DECIMAL(38, 0)) AS offsets, t.first_timestamp, t.last_timestamp, w.last_write,
   t.bytes, g.bytes_by_day, coalesce(k.distinct_keys, 0) AS keys, coalesce(k.null_keys, 0) AS null_keys,
   f.key_formats, f.value_formats, t.damaged_ranges, r.read_by
 FROM topics t
