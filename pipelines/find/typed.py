@@ -63,7 +63,7 @@ class TypedValues:
             found[f"{side}_schema_id"] = one.schema_id
             found[f"{side}_error"] = one.reason
             found[f"{side}_format"] = one.format
-        if sides[KEY].format in WHOLE_KINDS:
+        if _is_whole(sides):
             found["record_typed"] = mirror.record(found["key_typed"], found["value_typed"])
             found["key_typed"] = found["value_typed"] = None
         elif errors := error_headers(headers):
@@ -79,3 +79,9 @@ class TypedValues:
         if topic not in self._plain:
             self._plain[topic] = topic_labels(self._reader, topic, self._sample(topic))
         return self._plain[topic][side]
+
+
+def _is_whole(sides: Mapping[str, DecodedPayload]) -> bool:
+    """Returns whether key and value say one thing together; a value of another format stands alone."""
+    key, value = sides[KEY].format, sides[VALUE].format
+    return key in WHOLE_KINDS and value in (key, "null")

@@ -99,3 +99,19 @@ def test_conditions_take_schemas_from_a_folder(tmp_path: Path, capsys: pytest.Ca
     logs.put(tmp_path / "logs" / "places-0", 0, Batch(records=records).encode())
     argv = (str(tmp_path / "logs"), "--schemas", str(tmp_path / "schemas"), "--json", "city=Oslo")
     assert [line["offset"] for line in found(capsys, *argv)] == [0, 2]
+
+
+def test_a_value_that_mirror_maker_did_not_write_stands_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = b"\0\1g\0\1t\0\0\0\1"
+    checkpoint = b"\0\0" + bytes(7) + b"\5" + bytes(7) + b"\6" + b"\0\0"
+    values = [b'{"partition": 3}', b"text", b"[1, 2]", checkpoint, None]
+    records = [Record(key=key, value=value, offset_delta=at) for at, value in enumerate(values)]
+    logs.put(tmp_path / "a.checkpoints.internal-0", 0, Batch(records=records).encode())
+    place = {"consumerGroupId": "g", "topic": "t", "partition": 1}
+    lines = found(capsys, str(tmp_path))
+    assert [line["value_typed"] for line in lines[:3]] == [{"partition": 3}, "text", [1, 2]]
+    assert [line["key_typed"] for line in lines[:3]] == [place] * 3
+    assert [line["record_typed"] for line in lines[:3]] == [None] * 3
+    assert {line["record_typed"]["topicPartition"] for line in lines[4:]} == {"t-1"}
