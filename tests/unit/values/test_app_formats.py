@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import tracemalloc
 from typing import Any
 
 import pyarrow as pa
@@ -210,6 +211,38 @@ def test_json_of_connect_is_read_by_its_schema(schema: Any, sent: Any, value: An
     payload = json.dumps({"schema": schema, "payload": sent}).encode()
     found = PayloadReader(Registry()).read("t", VALUE, payload).value
     assert found == ({"a": {"bytes": "AQI="}} if value is None else value)
+
+
+_DATE = {"type": "int32", "name": "org.apache.kafka.connect.data.Date"}
+_DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "sent"),
+    [
+        (_DATE, "text"),
+        (_DATE, [1, 2]),
+        (_DATE, True),
+        ({**_DECIMAL, "parameters": {"scale": "-900000"}}, "AQ=="),
+        ({**_DECIMAL, "parameters": {"scale": "900000"}}, "AQ=="),
+        ({**_DECIMAL, "parameters": {"scale": "0"}}, base64.b64encode(b"\x7f" * 100_000).decode()),
+        ({"type": "array", "items": {"type": "string", "default": "x" * 1000}}, [None] * 5000),
+        ({"type": "array", "items": {"type": "string"}}, "text"),
+        ({"type": "map", "keys": {"type": "string"}, "values": {"type": "string"}}, ["ab", "cd"]),
+    ],
+)
+def test_a_payload_that_its_schema_of_connect_would_blow_up_stays_as_it_was_sent(
+    schema: Any, sent: Any
+) -> None:
+    payload = json.dumps({"schema": schema, "payload": sent}).encode()
+    tracemalloc.start()
+    try:
+        found = PayloadReader(Registry()).read("t", VALUE, payload).value
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (found, type(found)) == (sent, type(sent))
+    assert most < 8 << 20
 
 
 def test_ids_of_a_registry_that_is_not_there_stay_a_guess_with_a_reason() -> None:

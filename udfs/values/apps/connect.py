@@ -9,16 +9,17 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from decimal import Context, Decimal
 from typing import Any
 
+from kafka_log_lake.udfs.values.avro.payload import decimal_text
 from kafka_log_lake.udfs.values.schemas.payload import canonical_bytes
 
 ENVELOPE = {"schema", "payload"}  # the members of Connect's envelope
 _LOGICAL = "org.apache.kafka.connect.data."
 _DEBEZIUM = (".Envelope", ".Key", ".Value")  # ends of its schemas' names
 _MS_OF_DAY = 86_400_000
-_DIGITS = Context(prec=10_000)
+_MOST_SCALE = 1 << 10
+_MOST_DEFAULTS = 1 << 20  # characters: a default of the schema stands for each null, be it ever so long
 
 
 def payload_of(envelope: Mapping[str, Any]) -> Any:
@@ -29,49 +30,71 @@ def payload_of(envelope: Mapping[str, Any]) -> Any:
     try:
         if str((envelope["schema"] or {}).get("name") or "").endswith(_DEBEZIUM):
             return envelope["payload"]
-        return _value(envelope["schema"], envelope["payload"])
-    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError, RecursionError):
+        return _Payload().value(envelope["schema"], envelope["payload"])
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         return envelope["payload"]
 
 
-def _value(schema: Mapping[str, Any] | None, held: Any) -> Any:
-    if schema is None:
-        return held
-    if held is None:
-        held = schema.get("default")
+class _Payload:
+    """Reads one payload by its schema. Raises errors of many types where the two do not fit."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_DEFAULTS
+
+    def value(self, schema: Mapping[str, Any] | None, held: Any) -> Any:
+        if schema is None:
+            return held
         if held is None:
-            return None
-    name = str(schema.get("name") or "")
-    if name.startswith(_LOGICAL):
-        return _logical(name.removeprefix(_LOGICAL), schema, held)
-    kind = schema["type"]
-    if kind == "bytes":
-        return canonical_bytes(_decoded(held))
-    if kind == "array":
-        return [_value(schema["items"], one) for one in held]
-    if kind == "map":
-        return _map(schema, held)
-    if kind == "struct":
-        return {one["field"]: _value(one, held.get(one["field"])) for one in schema["fields"]}
-    return held
+            held = self._default(schema)
+            if held is None:
+                return None
+        name = str(schema.get("name") or "")
+        if name.startswith(_LOGICAL):
+            return _logical(name.removeprefix(_LOGICAL), schema, held)
+        kind = schema["type"]
+        if kind == "bytes":
+            return canonical_bytes(_decoded(held))
+        if kind == "array":
+            return [self.value(schema["items"], one) for one in _exact(list, held)]
+        if kind == "map":
+            return self._map(schema, held)
+        if kind == "struct":
+            return {one["field"]: self.value(one, held.get(one["field"])) for one in schema["fields"]}
+        return held
 
+    def _default(self, schema: Mapping[str, Any]) -> Any:
+        found = schema.get("default")
+        if found is not None:
+            self._left -= len(str(found))
+            if self._left < 0:
+                raise ValueError("defaults without end")
+        return found
 
-def _map(schema: Mapping[str, Any], held: Any) -> Any:
-    """Returns a map: an object where its keys are texts, else pairs, as ``JsonConverter`` writes both."""
-    if isinstance(held, Mapping):
-        return {key: _value(schema["values"], one) for key, one in held.items()}
-    return [[_value(schema["keys"], key), _value(schema["values"], one)] for key, one in held]
+    def _map(self, schema: Mapping[str, Any], held: Any) -> Any:
+        """Returns a map: an object where its keys are texts, else pairs, as ``JsonConverter`` writes both."""
+        if isinstance(held, Mapping):
+            return {key: self.value(schema["values"], one) for key, one in held.items()}
+        pairs = [_exact(list, pair) for pair in held]
+        return [[self.value(schema["keys"], key), self.value(schema["values"], one)] for key, one in pairs]
 
 
 def _logical(name: str, schema: Mapping[str, Any], held: Any) -> Any:
     if name == "Decimal":
         if isinstance(held, int | float):
             return str(held)
-        digits = int.from_bytes(_decoded(held), "big", signed=True)
-        return f"{Decimal(digits).scaleb(-int(schema['parameters']['scale']), _DIGITS):f}"
-    if name == "Date":
-        return {"date": held * _MS_OF_DAY}
-    return {"date": held} if name in ("Time", "Timestamp") else held
+        scale = int(schema["parameters"]["scale"])
+        if abs(scale) > _MOST_SCALE:
+            raise ValueError(f"a scale of {scale}")
+        return decimal_text(int.from_bytes(_decoded(held), "big", signed=True), scale)
+    if name in ("Date", "Time", "Timestamp"):
+        return {"date": _exact(int, held) * (_MS_OF_DAY if name == "Date" else 1)}
+    return held
+
+
+def _exact(kind: type, held: Any) -> Any:
+    if type(held) is not kind:
+        raise TypeError(f"{type(held).__name__}, and not {kind.__name__}")
+    return held
 
 
 def _decoded(held: str) -> bytes:
