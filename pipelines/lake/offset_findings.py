@@ -37,7 +37,8 @@ from kafka_log_lake.udfs.format.schema import BATCHES, OFFSET_FINDINGS, QUARANTI
 _COLUMNS = OFFSET_FINDINGS.arrow_schema().names
 _NAMED = 500  # segments that a condition names; of more all rows are read
 _HAS_HORIZON = "status = 'ok' AND delete_horizon_ms IS NOT NULL"
-_SEGMENT = "topic, partition, segment"
+_PLACE = ("topic", "partition", "segment")
+_SEGMENT = ", ".join(_PLACE)
 _DIFFERENT_SEGMENTS = f"""
 SELECT DISTINCT {_SEGMENT} FROM (
   (SELECT * FROM computed EXCEPT ALL SELECT * FROM stored)
@@ -117,11 +118,7 @@ def _owning(files: Files, change: Change) -> np.ndarray:
 
 
 def _are_in(column: pa.ChunkedArray, texts: Collection[str]) -> np.ndarray:
-    found: np.ndarray = (
-        pc.is_in(column, pa.array(list(texts), pa.string())).to_numpy(zero_copy_only=False)
-        if isinstance(column, pa.Array)
-        else pc.is_in(column, pa.array(list(texts), pa.string())).to_numpy()
-    )
+    found: np.ndarray = pc.is_in(column, pa.array(list(texts), pa.string())).to_numpy(zero_copy_only=False)
     return found
 
 
@@ -199,8 +196,9 @@ def _of_segments(
 
 def _differing(found: pa.Table, stored: pa.Table) -> tuple[pa.Table, set[tuple[str, int, str]]]:
     """Returns the rows found of segments with other rows than stored ones, and these segments."""
-    if not (len(found) or len(stored)):
-        return found, set()
+    if not len(stored):  # as in a first run, which may find a million of them
+        places = found.group_by(_PLACE).aggregate([])
+        return found, {*zip(*(places.column(name).to_pylist() for name in _PLACE), strict=True)}
     database = duckdb.connect(config={"threads": "2"})
     try:
         database.register("computed", found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -147,7 +148,7 @@ def findings_of(
             every,
             topics[log] in COMPACTED_TOPICS or folders[log] in compacted,
             missed,
-            dict(zip(every, counts.tolist(), strict=True)) if counts[-1] else None,
+            counts if counts[-1] else None,
         )
         tables += _rows_of_log(files, slice(begin, end), own, found, missed, every)
         begin = end
@@ -193,7 +194,7 @@ def _stretches(files: Files) -> pa.Table:
 
 def _causes(codes: np.ndarray) -> pa.Array:
     """Returns the names of causes; null for none."""
-    return pa.array([of.CAUSES[code] or None for code in codes.tolist()], pa.string())
+    return pa.array(of.CAUSES).take(pa.array(codes, mask=codes == of.NONE))
 
 
 def _rows_of_log(
@@ -269,9 +270,9 @@ def _of_whole_log(
     said = pc.max(rows.column("end_offset")).as_py()
     if end != max(last_file, last_file if said is None else min(said + 1, NO_LIMIT)):
         yield _one_row(log, {**last, "kind": END, "first_offset": end})
+    limits = dict(pairwise(every)) if unread else {}
     for at in unread:
-        limit = next((one for one in every if one > at), None)
-        row = {"kind": UNREAD, "file_base_offset": at, "first_offset": at, "next_offset": limit}
+        row = {"kind": UNREAD, "file_base_offset": at, "first_offset": at, "next_offset": limits.get(at)}
         yield _one_row(log, {**last, **row})
 
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -92,7 +92,7 @@ def order(
     files: Sequence[int],
     is_compacted: bool = False,
     unread: Collection[int] = (),
-    retentions: Mapping[int, int] | None = None,
+    retentions: np.ndarray | None = None,
 ) -> Order:
     """Finds the offsets that no batch of a log has, and why.
 
@@ -103,7 +103,7 @@ def order(
     files: base offsets in the names of all files of the log, rising.
     is_compacted: whether that is known otherwise, as by the topic.
     unread: base offsets of the files that are there and were not read; what lies before one is not judged.
-    retentions: by base offset of a file, how many times up to it retention may have deleted segments that no
+    retentions: int64[m], of each file, how many times up to it retention may have deleted segments that no
         run saw; None where nothing is known of earlier runs.
     """
     runs = _with_damage(runs, damaged)
@@ -135,7 +135,7 @@ def order(
     rows["is_confirmed"] = True
     if len(kept):
         rows["is_confirmed"][-2] = sorted_["file_base"][-1] != files[-1] or sorted_["batches"][-1] > 1
-    rows["follows_retention"] = _follow_retention(runs, rows, retentions or {})
+    rows["follows_retention"] = _follow_retention(runs, rows, files, retentions)
 
     is_hole = np.append(sorted_["first"] - 1 > rows["first"][:-1] - 1, False)
     is_hole[-1] = rows["damages"][-1] + rows["misplaced"][-1] > 0
@@ -165,12 +165,14 @@ def _grown(counts: np.ndarray, total: int) -> np.ndarray:
     return result
 
 
-def _follow_retention(runs: np.ndarray, rows: np.ndarray, retentions: Mapping[int, int]) -> np.ndarray:
+def _follow_retention(
+    runs: np.ndarray, rows: np.ndarray, files: Sequence[int], retentions: np.ndarray | None
+) -> np.ndarray:
     """Returns bool[n], by the files of the two runs around each hole."""
-    counts = np.array([retentions.get(base, 0) for base in runs["file_base"].tolist()] if retentions else [])
-    if not counts.any():
+    has_both: np.ndarray = (rows["run"] >= 0) & (rows["run_before"] >= 0)
+    if retentions is None or not has_both.any():
         return np.zeros(len(rows), dtype=bool)
-    has_both = (rows["run"] >= 0) & (rows["run_before"] >= 0)
+    counts = retentions[np.searchsorted(files, runs["file_base"])]
     result: np.ndarray = has_both & (counts[rows["run"]] > counts[rows["run_before"]])
     return result
 
