@@ -6,6 +6,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -189,11 +190,12 @@ class Findings:
 
     def cluster_of(self, log: ScannedLog) -> str:
         """Returns the id of the cluster that a log is of, where the disks are of several; else ""."""
-        if len(self.clusters) < 2:
-            return ""
         log_dir = (path_of_uri(log.partition_dir) or "").rpartition("/")[0]
-        found = (one for one, dirs in self.clusters.items() if log_dir in map(os.path.realpath, dirs))
-        return next(found, "")
+        return self._by_log_dir.get(log_dir, "") if len(self.clusters) > 1 else ""
+
+    @cached_property
+    def _by_log_dir(self) -> dict[str, str]:
+        return {os.path.realpath(path): one for one, paths in self.clusters.items() for path in paths}
 
     @property
     def copies(self) -> dict[tuple[str, str, int], list[ScannedLog]]:

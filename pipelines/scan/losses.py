@@ -215,7 +215,7 @@ def _decoding(findings: Findings) -> list[Step]:
     if len(findings.clusters) > 1:
         return [
             (
-                f"# {what}, of cluster {cluster} alone: one lake is meant for one cluster",
+                f"# {what}, of cluster {shell_word(cluster)} alone: one lake is meant for one cluster",
                 _command(command, findings, paths, f"lake-{cluster}"),
             )
             for cluster, paths in findings.clusters.items()

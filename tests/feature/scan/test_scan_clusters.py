@@ -69,6 +69,16 @@ def test_disks_of_two_clusters_are_told_apart(tmp_path: Path) -> None:
     assert "in several folders" not in verdict(findings).sentence
 
 
+def test_no_id_of_a_cluster_runs_in_a_shell(tmp_path: Path) -> None:
+    for name, cluster in (("east", "$(reboot)"), ("west", "w")):
+        put(tmp_path / name / "t-0", 0, batch(0))
+        (tmp_path / name / "meta.properties").write_text(f"version=1\ncluster.id={cluster}\nnode.id=1\n")
+    steps = next_steps(found(tmp_path / "east", tmp_path / "west"))
+    named = [line for line in steps if "$(" in line]
+    assert len(named) == 2
+    assert all("'$(reboot)'" in line or "'lake-$(reboot)'" in line for line in named)  # zsh runs comments
+
+
 def test_decode_stops_where_the_sources_are_of_two_clusters(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
