@@ -312,15 +312,19 @@ def read_yaml(path: str, named_by: str = "--config") -> dict[str, Any]:
 
     named_by: the option, for messages.
     """
-    import yaml  # takes 0.01 s, and few commands are given a file
-
     if not path:
         raise UserError(f"{named_by} is empty")
+    import yaml  # takes 0.01 s, and few commands are given a file
+
+    from kafka_log_lake.pipelines.cli.unique_names import UniqueNames
+
     try:
-        loaded = yaml.safe_load(read_regular(path, _MOST_SETTINGS).decode())
+        loaded = UniqueNames(read_regular(path, _MOST_SETTINGS).decode()).get_single_data()
     except OSError as error:
         raise UserError(f"{named_by}: cannot read {path}: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise UserError(f"{named_by}: {path} is nested too deep") from None
+    except (yaml.YAMLError, ValueError) as error:  # of dates and numbers, and what is not UTF-8
         raise UserError(f"{named_by}: {path} is not valid YAML: {' '.join(str(error).split())}") from None
     if loaded is None:
         return {}

@@ -14,13 +14,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from kafka_log_lake.pipelines.cli.errors import CallError, UserError
 from kafka_log_lake.udfs.format.levels import parse_levels
-
-if TYPE_CHECKING:
-    import regex
+from kafka_log_lake.udfs.format.patterns import compiled
 
 
 def setting(
@@ -188,18 +186,6 @@ def pattern(value: object) -> str:
     """Returns the text of a regular expression (syntax of the package ``regex``), once it compiles."""
     compiled(text(value))
     return text(value)
-
-
-def compiled(expression: str) -> regex.Pattern[str] | re.Pattern[str]:
-    """Compiles a regular expression. Raises a ValueError if it does not compile."""
-    if re.fullmatch(r"[A-Za-z0-9_-]+", expression):  # a name means the same to both packages
-        return re.compile(expression)
-    import regex  # takes 0.03 s
-
-    try:
-        return regex.compile(expression, regex.DOTALL)  # the name of a folder may contain a newline
-    except regex.error as error:
-        raise ValueError(f"must be a regular expression; {expression!r} does not compile: {error}") from None
 
 
 def is_topic_name(name: str) -> bool:

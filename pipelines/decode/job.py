@@ -22,7 +22,6 @@ import pyarrow as pa
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import CATALOG, Settings
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, first_lines, first_names
-from kafka_log_lake.pipelines.cli.values import compiled
 from kafka_log_lake.pipelines.decode.decode import ARROW, Decoded, Runner
 from kafka_log_lake.pipelines.decode.indexes import write_indexes
 from kafka_log_lake.pipelines.decode.lineage import Lineage
@@ -65,6 +64,7 @@ from kafka_log_lake.pipelines.tasks.slice_rows import (
 )
 from kafka_log_lake.pipelines.views.register import PermanentViews, register_in_catalog
 from kafka_log_lake.udfs.format import schema
+from kafka_log_lake.udfs.format.patterns import compiled
 from kafka_log_lake.udfs.format.report_tables import RUNS
 from kafka_log_lake.udfs.spark.protocol import StageOptions
 from kafka_log_lake.udfs.storage.fingerprint import FileMatch

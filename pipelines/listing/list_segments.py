@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.terminal import first_names
-from kafka_log_lake.pipelines.cli.values import compiled
 from kafka_log_lake.pipelines.listing.leftovers import deleted_files, passed_files, passed_folder
 from kafka_log_lake.pipelines.listing.local import local_folders
 from kafka_log_lake.pipelines.listing.naming import (
@@ -38,6 +37,7 @@ from kafka_log_lake.pipelines.listing.swaps import Completed, ReadEnd, complete_
 from kafka_log_lake.pipelines.listing.uris import resolve
 from kafka_log_lake.udfs.compute import pc
 from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX
+from kafka_log_lake.udfs.format.patterns import compiled
 from kafka_log_lake.udfs.format.schema import SEGMENTS
 
 if TYPE_CHECKING:

@@ -111,6 +111,27 @@ def test_yaml_of_settings_names_each_once() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("jobs: 1\ntopics: a\njobs: 2\n", "'jobs' is there twice, again in line 3"),
+        ("a: {kind: text, kind: plain}\n", "'kind' is there twice, again in line 1"),
+        ("a: 2020-13-45\n", "month must be in 1..12"),
+        ("a: !!int x\n", "invalid literal"),
+        ("[" * 20_000, "is nested too deep"),
+        ("a: !!python/object/apply:os.getpid []\n", "could not determine a constructor"),
+    ],
+)
+def test_a_file_that_is_no_yaml_of_settings_is_one_line(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "settings.yml"
+    file.write_text(text)
+    with pytest.raises(UserError) as raised:
+        read_yaml(str(file))
+    assert str(raised.value).startswith(f"--config: {file} is ")
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
     ("argv", "message"),
     [
         (["--topcs", "x"], r"unknown argument '--topcs'; did you mean --topics\?"),

@@ -166,7 +166,11 @@ def test_avro_inside_a_window_is_read_by_the_registry() -> None:
         ({"t": {"kind": "windows"}}, "unknown kind 'windows'"),
         ({"t": {"kind": "plain", "key": "int"}}, "unknown serde 'int'"),
         ({"t": {"kind": "plain", "keys": "long"}}, "unknown 'keys'"),
-        ({"t(": "plain"}, "not a regular expression"),
+        ({"t(": "plain"}, "must be a regular expression"),
+        ({"t{99999999999999999999}": "plain"}, "must be a regular expression"),
+        ({"t" + "(" * 5000: "plain"}, "must be a regular expression"),
+        ({"t": None}, "neither a kind nor a mapping"),
+        ({"t": {"key": "time-windowed:session-windowed:long"}}, "unknown serde"),
         ({"t": 7}, "neither a kind nor a mapping"),
         ({"t": {"kind": "time-windowed", "window_size_ms": -1}}, "window_size_ms is -1"),
         ({"t": {"kind": "time-windowed", "window_size_ms": "60 s"}}, "window_size_ms is '60 s'"),
@@ -176,6 +180,18 @@ def test_a_wrong_file_of_formats_is_one_line(held: object, words: str) -> None:
     with pytest.raises(ValueError, match=r"^t") as raised:
         TopicFormats.parsed(held)
     assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("name", [None, True, 12])
+def test_a_name_that_yaml_makes_no_text_of_is_refused(name: object) -> None:
+    """``on: text`` is no format of the topic True."""
+    with pytest.raises(ValueError, match=f"^{name}: not a text: write it in quotes$"):
+        TopicFormats.parsed({name: "text"})
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "(.*)*x"])
+def test_an_expression_of_nested_repetitions_takes_no_time_without_end(pattern: str) -> None:
+    assert TopicFormats.parsed({pattern: "text"}).of("a" * 249) is None
 
 
 def test_the_first_expression_that_takes_a_topic_holds() -> None:

@@ -32,12 +32,11 @@ _ARROW = {"string": pa.string(), "uuid": pa.string(), "bytes": pa.binary(), "": 
 def serde(name: str, window_size_ms: int | None, registered: Read) -> Read:
     """Returns the function that reads bytes of a serde as canonical JSON. It raises a PayloadError.
 
-    name: of SERDES, with windows in front; "" reads bytes. registered: reads by the schema registry.
+    name: of SERDES, maybe with a window in front; "" reads bytes. registered: reads by the schema registry.
     """
-    windows, _, own = name.rpartition(":")
-    for window in reversed(windows.split(":") if windows else ()):
-        inner = serde(own, window_size_ms, registered)
-        return _windowed(window, inner, window_size_ms)
+    window, _, own = name.rpartition(":")
+    if window:
+        return _windowed(window, serde(own, window_size_ms, registered), window_size_ms)
     if own in _WHOLE:
         return _whole(_WHOLE[own][0])
     if own in _REAL:

@@ -6,10 +6,17 @@ goes as a label, in the place where ``json``, ``text`` or ``bytes`` stands for o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kafka_log_lake.udfs.format.patterns import compiled
+
+if TYPE_CHECKING:
+    import re
+
+    import regex
 
 WINDOWED = {"time-windowed", "session-windowed"}  # also in front of a serde: time-windowed:string
 SERDES = (
@@ -79,8 +86,8 @@ class TopicFormats:
         return next((format_ for pattern, format_ in self._compiled if pattern.fullmatch(topic)), None)
 
     @cached_property
-    def _compiled(self) -> list[tuple[re.Pattern[str], TopicFormat]]:
-        return [(re.compile(pattern), format_) for pattern, format_ in self.declared]
+    def _compiled(self) -> list[tuple[regex.Pattern[str] | re.Pattern[str], TopicFormat]]:
+        return [(compiled(pattern), format_) for pattern, format_ in self.declared]
 
     @property
     def text(self) -> str:
@@ -100,11 +107,13 @@ class TopicFormats:
 
 
 def _pattern(topic: object) -> str:
+    if not isinstance(topic, str):
+        raise ValueError(f"{topic}: not a text: write it in quotes")
     try:
-        re.compile(str(topic))
-    except re.error as error:
-        raise ValueError(f"{topic}: not a regular expression: {error}") from None
-    return str(topic)
+        compiled(topic)
+    except ValueError as error:
+        raise ValueError(f"{topic[:100]}: {error}") from None
+    return topic
 
 
 def _format(topic: object, said: object) -> TopicFormat:
@@ -135,7 +144,7 @@ def _format(topic: object, said: object) -> TopicFormat:
 def _serde(topic: object, name: object) -> str:
     if name is None:
         return ""
-    *windows, own = str(name).split(":")
-    if own not in SERDES or not WINDOWED.issuperset(windows):
+    window, _, own = str(name).rpartition(":")
+    if own not in SERDES or (window and window not in WINDOWED):
         raise ValueError(f"{topic}: unknown serde {name!r}; known are {', '.join(SERDES)}")
     return str(name)
