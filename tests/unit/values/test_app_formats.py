@@ -194,6 +194,30 @@ def test_an_expression_of_nested_repetitions_takes_no_time_without_end(pattern: 
     assert TopicFormats.parsed({pattern: "text"}).of("a" * 249) is None
 
 
+@pytest.mark.parametrize(
+    ("topic", "side", "payloads"),
+    [
+        ("mm2-offset-syncs.a.internal", VALUE, [random.Random(at).randbytes(16) for at in range(9)]),
+        ("a.checkpoints.internal", KEY, [bytes(7) + bytes([at]) for at in range(9)]),
+        ("heartbeats", KEY, [bytes(4)]),
+        ("a-repartition", VALUE, [b"\0", b"\1"]),
+        ("a-repartition", VALUE, [b"\2\0\2"]),
+        ("a-subscription-store-changelog", KEY, [bytes(7) + bytes([at]) for at in range(9)]),
+        ("a-subscription-response-topic", VALUE, [bytes(17), bytes(21)]),
+        ("a-subscription-registration-topic", VALUE, [bytes(22)]),
+        ("a-changelog", VALUE, [bytes([0, 0, 0, at, 0, 0, 0, at]) for at in range(9)]),
+    ],
+)
+def test_other_bytes_under_the_names_of_applications_are_none_of_theirs(
+    topic: str, side: str, payloads: list[bytes]
+) -> None:
+    rows = [{KEY: None, VALUE: None, "headers": None, side: payload} for payload in payloads]
+    label = topic_labels(PayloadReader(Registry()), topic, rows)[side]
+    found = TopicFormat.of_label(label)
+    assert found is None or found.kind == "plain"
+    assert found is None or not topic.startswith("a-")
+
+
 def test_the_first_expression_that_takes_a_topic_holds() -> None:
     formats = TopicFormats.parsed({"a.*": {"kind": "plain", "value": "long"}, ".*": "text"})
     assert formats.of("abc") == TopicFormat("plain", "", "long")

@@ -33,6 +33,8 @@ _MIRROR = {
 _FIRST_MS, _LAST_MS = 946_684_800_000, 4_102_444_800_000  # the years 2000 to 2100
 _MOST_SEQUENCE, _MOST_PARTITION = 1 << 24, 1 << 16
 _LONG, _INTEGER = 1 << 52, 1 << 23  # larger numbers are hardly counts, and may be anything
+_PAIRED = 1 << 16
+_NO_HASH = bytes(16).hex()
 _DOUBLE = Struct(">d")
 _SMALL, _LARGE, _FEW = 1e-6, 1e15, 4
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -59,6 +61,11 @@ def is_of_streams(topic: str) -> bool:
     return topic.endswith((_CHANGELOG, _REPARTITION, _REGISTRATION, _RESPONSE))
 
 
+def has_own_layout(topic: str, side: str) -> bool:
+    """Returns whether Streams puts fields of its own on this side: no plain number is there."""
+    return topic.endswith(_SUBSCRIPTIONS) or (side != _KEY and topic.endswith((_REGISTRATION, _RESPONSE)))
+
+
 def number(payloads: Iterable[bytes]) -> str:
     """Returns the serde of payloads that are all numbers: long, integer or double; "" where they are not."""
     held = set(payloads)
@@ -67,9 +74,15 @@ def number(payloads: Iterable[bytes]) -> str:
         return "integer" if all(abs(one) < _INTEGER for one in whole) else ""
     if {len(one) for one in held} != {8} or all(_is_text(one) for one in held):
         return ""
-    if all(abs(int.from_bytes(one, "big", signed=True)) < _LONG for one in held):
-        return "long"
+    whole = [int.from_bytes(one, "big", signed=True) for one in held]
+    if all(abs(one) < _LONG for one in whole):
+        return "" if any(map(_may_be_a_pair, whole)) else "long"
     return "double" if _are_doubles([_DOUBLE.unpack(one)[0] for one in held]) else ""
+
+
+def _may_be_a_pair(whole: int) -> bool:
+    """Returns whether a long has two numbers of four bytes: a count or an id in each."""
+    return whole >> 32 not in (0, -1) and whole & 0xFFFF_FFFF < _PAIRED
 
 
 def _are_doubles(held: list[float]) -> bool:
@@ -82,7 +95,7 @@ def _are_doubles(held: list[float]) -> bool:
 def inner_serde(payloads: Iterable[bytes], is_framed: Framed) -> str | None:
     """Returns the serde of bytes inside of a layout; None where it is not certain."""
     held = set(payloads)
-    if held and all(_is_text(one) for one in held):
+    if any(held) and all(_is_text(one) for one in held):
         return "string"
     found = number(held)
     return found or ("registry" if held and all(one and is_framed(one) for one in held) else None)
@@ -99,8 +112,8 @@ def _of_mirror(kind: str, side: str, data: Sequence[bytes]) -> TopicFormat | Non
         found = [mirror.read_side(kind, side, one) for one in data]
     except PayloadError:
         return None
-    times = [one["timestamp"] for one in found if "timestamp" in one]
-    return TopicFormat(kind, is_declared=False) if all(map(is_time, times)) else None
+    is_sound = all(_MIRROR_FIELDS[name](held) for one in found for name, held in one.items())
+    return TopicFormat(kind, is_declared=False) if is_sound else None
 
 
 def _keys(topic: str) -> tuple[str, ...]:
@@ -167,17 +180,28 @@ def _is_whole_second(data: bytes) -> bool:
     return int.from_bytes(data, "big", signed=True) % 1000 == 0
 
 
+def is_time(ms: int) -> bool:
+    """Returns whether a number of ms since 1970 is of the years 2000 to 2100."""
+    return _FIRST_MS <= ms <= _LAST_MS
+
+
+def _is_offset(found: int) -> bool:
+    return -1 <= found < _LONG
+
+
+_MIRROR_FIELDS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("sourceClusterAlias", "targetClusterAlias", "consumerGroupId", "topic"), bool),
+    **dict.fromkeys(("upstreamOffset", "downstreamOffset"), _is_offset),
+    "partition": lambda found: 0 <= found < _MOST_PARTITION,
+    "timestamp": is_time,
+    "metadata": lambda _: True,
+}
 Take = Callable[[bytes], Any]
 
 
 def _check(is_so: bool) -> None:
     if not is_so:
         raise _Misfit
-
-
-def is_time(ms: int) -> bool:
-    """Returns whether a number of ms since 1970 is of the years 2000 to 2100."""
-    return _FIRST_MS <= ms <= _LAST_MS
 
 
 def _window_store(data: bytes, key: Take, _: Take) -> None:
@@ -209,11 +233,11 @@ def _outer_join_values(data: bytes, _: Take, value: Take) -> None:
 
 def _registration(data: bytes, _: Take, value: Take) -> None:
     found = streams.registration(data, value)
-    _check(0 <= (found["primaryPartition"] or 0) < _MOST_PARTITION)
+    _check(0 <= (found["primaryPartition"] or 0) < _MOST_PARTITION and found["hash"] != _NO_HASH)
 
 
 def _response(data: bytes, _: Take, value: Take) -> None:
-    streams.response(data, value)
+    _check(streams.response(data, value)["originalValueHash"] != _NO_HASH)
 
 
 def _changed(data: bytes, _: Take, value: Take) -> None:

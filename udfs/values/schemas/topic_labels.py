@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka_log_lake.udfs.values.apps.payloads import label_of
-from kafka_log_lake.udfs.values.apps.recognise import is_of_streams, is_time, number, recognise
+from kafka_log_lake.udfs.values.apps.recognise import (
+    has_own_layout,
+    is_of_streams,
+    is_time,
+    number,
+    recognise,
+)
 from kafka_log_lake.udfs.values.apps.topic_format import TopicFormat
 from kafka_log_lake.udfs.values.schemas.payload import DecodedPayload
 from kafka_log_lake.udfs.values.schemas.payload_heads import ID_SIZE, pairs_of
@@ -43,7 +49,7 @@ def _label(reader: PayloadReader, topic: str, side: str, rows: Sequence[Mapping[
         return plain_of(decoded)
     heads = [payload for (payload, _), one in zip(payloads, decoded, strict=True) if one.reason in _UNKNOWN]
     may_be_framed = not is_of_streams(topic) and _may_name_schemas(heads)
-    serde = number(payload for payload, _ in payloads)
+    serde = "" if has_own_layout(topic, side) else number(payload for payload, _ in payloads)
     if serde:
         return LOOK if may_be_framed else TopicFormat("plain", serde, serde, is_declared=False).label
     return plain_of(decoded) if may_be_framed else plain_of(map(_without_guess, decoded)) or LOOK
