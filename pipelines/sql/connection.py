@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import duckdb
@@ -16,6 +17,8 @@ from kafka_log_lake.pipelines.sql.types import table_name
 from kafka_log_lake.pipelines.typed.tables import FOLDERS
 
 _OF_TOPICS = f"SELECT schema_name, view_name FROM duckdb_views() WHERE schema_name IN {FOLDERS}"
+# The methods whose first argument is a statement
+_TAKE_SQL = frozenset(("sql", "query", "from_query", "execute", "executemany", "extract_statements"))
 
 
 def advice(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
@@ -44,20 +47,12 @@ class LakeConnection:
         return duckdb.DuckDBPyConnection
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.connection, name)
-
-    def sql(self, query: Any, **how: Any) -> Any:
-        return self._run(self.connection.sql, query, **how)
-
-    def query(self, query: Any, **how: Any) -> Any:
-        return self._run(self.connection.query, query, **how)
-
-    def execute(self, query: Any, *parameters: Any, **how: Any) -> LakeConnection:
-        self._run(self.connection.execute, query, *parameters, **how)
-        return self
-
-    def extract_statements(self, query: str) -> Any:
-        return self._run(self.connection.extract_statements, query)
+        if name == "connection":  # of an object that copy makes: it has nothing yet
+            raise AttributeError(name)
+        found = getattr(self.connection, name)
+        if not callable(found):
+            return found
+        return partial(self._run if name in _TAKE_SQL else self._call, found)
 
     def cursor(self) -> LakeConnection:
         return LakeConnection(self.connection.cursor())
@@ -70,12 +65,17 @@ class LakeConnection:
     def __exit__(self, *_: object) -> None:
         self.connection.close()
 
-    def _run(self, run: Callable[..., Any], query: Any, *others: Any, **how: Any) -> Any:
+    def _call(self, method: Callable[..., Any], *others: Any, **how: Any) -> Any:
+        """Calls a method of DuckDB. One that returns its connection returns this one."""
+        result = method(*others, **how)
+        return self if result is self.connection else result
+
+    def _run(self, method: Callable[..., Any], query: Any, *others: Any, **how: Any) -> Any:
         """Calls a method of DuckDB with a translated statement; an error of it gets the advice."""
         if not isinstance(query, str):
-            return run(query, *others, **how)
+            return self._call(method, query, *others, **how)
         try:
-            return run(duckdb_text(query), *others, **how)
+            return self._call(method, duckdb_text(query), *others, **how)
         except duckdb.Error as error:
             more = advice(self.connection, query)
             if not more:

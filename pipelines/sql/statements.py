@@ -68,7 +68,7 @@ def duckdb_text(statement: str) -> str:
     SHOW TABLES becomes a query of ``LISTED``, which groups them.
     """
     found = list(tokens(statement))
-    if [one.word or one.text.strip() for one in found if not one.is_comment][:3] in _SHOW_TABLES:
+    if [one.word or one.text.strip() for one in found if not one.is_comment] in _SHOW_TABLES:
         return f"FROM {LISTED}"
     return "".join(_quoted(found))
 

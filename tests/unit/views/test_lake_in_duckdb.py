@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import signal
@@ -85,6 +86,17 @@ def test_offset_needs_no_quotes_and_an_offset_clause_stays_one(lake: str) -> Non
         assert isinstance(database, duckdb.DuckDBPyConnection)
 
 
+def test_every_method_that_takes_a_statement_takes_offset_without_quotes(lake: str) -> None:
+    insert(lake, "records", [{"topic": "a", "partition": 0, "magic": 2, "offset": n} for n in range(4)])
+    database = connect(lake)
+    below = "SELECT max(offset) FROM records WHERE offset < ?"
+    assert database.execute(query=below, parameters=[3]).fetchone() == (2,)
+    assert database.executemany(below, [[3], [2]]).fetchone() == (1,)
+    assert database.from_query("SELECT max(offset) FROM records").fetchall() == [(3,)]
+    assert database.begin().commit().sql("SELECT min(offset) FROM records").fetchall() == [(0,)]
+    assert copy.copy(database).sql("SELECT min(offset) FROM records").fetchall() == [(0,)]
+
+
 def test_show_tables_lists_views_by_task_and_the_rest_in_internal(lake: str) -> None:
     write_deltalake(f"{lake}/typed/h.avro", pa.table({"offset": pa.array([7], pa.int64())}))
     database = connect(lake)
@@ -97,6 +109,9 @@ def test_show_tables_lists_views_by_task_and_the_rest_in_internal(lake: str) -> 
     assert {"log_starts", "published_records"} <= rest
     assert database.sql("FROM internal.log_starts").fetchall() == database.sql("FROM log_starts").fetchall()
     assert answer(lake, "show tables", "csv")[0] == "group,name,about"
+    assert database.execute("SHOW TABLES; SELECT 42").fetchall() == [(42,)]
+    with pytest.raises(UserError, match="one statement at a time"):
+        answer(lake, "SHOW TABLES; SELECT 42")
 
 
 def test_a_name_with_a_dot_is_explained(lake: str) -> None:
