@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from kafka_log_lake.pipelines.cli.commands import DECODE
-from kafka_log_lake.pipelines.cli.errors import DamageFound, UserError
+from kafka_log_lake.pipelines.cli.errors import DamageFound, JobError, UserError, one_line
 from kafka_log_lake.pipelines.cli.settings import CATALOG, Settings, Typing, make_settings
 from kafka_log_lake.pipelines.cli.values import option
 from kafka_log_lake.pipelines.dataframes.options import requested_names
@@ -87,10 +87,11 @@ def _decode_values(on_demand: SparkOnDemand, settings: Settings, summary: Summar
         return
     try:
         _update_typed(on_demand, settings, summary)
-    except (UserError, ModuleNotFoundError) as error:
+    except Exception as error:  # of a typed table that can't be read too
         if is_asked_for:
             raise
-        summary.warnings.append(f"no typed tables were made: {error}; --no-typed leaves them out")
+        why = str(error) if isinstance(error, JobError) else one_line(error)
+        summary.warnings.append(f"not all typed tables were updated: {why}; --no-typed leaves them out")
 
 
 def _update_typed(on_demand: SparkOnDemand, settings: Settings, summary: Summary) -> None:

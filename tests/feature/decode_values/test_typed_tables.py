@@ -128,8 +128,18 @@ def test_typed_tables_that_can_not_be_made_do_not_stop_decode(
 
     monkeypatch.setattr(decode_values, "update", is_busy)
     assert decode_batches.main(arguments) == 0
-    assert "no typed tables were made: another run is writing" in capsys.readouterr().err
+    assert "not all typed tables were updated: another run is writing" in capsys.readouterr().err
     assert decode_batches.main([*arguments, "--typed"]) == 2
+
+    monkeypatch.undo()
+    log = tmp_path / "lake/typed/pb-kinds/_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("no JSON")
+    assert decode_batches.main(arguments) == 0
+    printed = capsys.readouterr()
+    assert "not all typed tables were updated: " in printed.err
+    assert printed.out.splitlines()[-1].startswith("verdict: sound")
+    assert decode_batches.main([*arguments, "--typed"]) == 1
 
 
 @pytest.mark.parametrize("topic", TOPICS)
