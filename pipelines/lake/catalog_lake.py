@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial, reduce
 
 import duckdb
 import pyarrow as pa
@@ -174,7 +175,7 @@ class CatalogLake(LakeWriter):
     def __init__(self, on_demand: SparkOnDemand, address: str, intents: Intents, app_id: str) -> None:
         super().__init__(on_demand, address, intents, app_id)
         self._frames: Mapping[Table, DataFrame] = {}
-        self._kept: dict[str, pa.Table] = {}  # table of _KEPT -> columns of all its rows
+        self._kept: dict[str, pa.Table] = {}  # table of _KEPT -> all its rows
         self._is_recovering = False
 
     @property
@@ -191,15 +192,22 @@ class CatalogLake(LakeWriter):
         names = list(columns)
         if table not in _KEPT:
             return self._read(table, names, where)
-        rows = self._all_rows(table, names)
+        rows = self._all_rows(table)
         return rows.take(_row_numbers(rows, where)).select(names) if where else rows.select(names)
 
-    def _all_rows(self, table: Table, names: Collection[str]) -> pa.Table:
-        """Returns columns of all rows of a table of _KEPT, which is read once."""
-        kept = self._kept.get(table.name)
-        if kept is None or not {*names} <= {*kept.schema.names}:
-            kept = self._kept[table.name] = self._read(table, names, "")
-        return kept
+    def _all_rows(self, table: Table) -> pa.Table:
+        """Returns all rows of a table of _KEPT; what is not kept yet of these is read in one statement."""
+        if table.name not in self._kept:
+            wanted = [one for one in _KEPT if one.name not in self._kept and self.has(one)]
+            frames = [self.table(one.name).select(F.struct("*").alias(one.name)) for one in wanted]
+            rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames).toArrow()
+            for one in wanted:
+                column = rows.column(one.name)
+                stored = pa.Table.from_struct_array(column.filter(column.is_valid()))
+                fields = [field for field in one.arrow_schema() if field.name in stored.schema.names]
+                names = [field.name for field in fields]
+                self._kept[one.name] = stored.select(names).cast(pa.schema(fields))
+        return self._kept[table.name]
 
     def _read(self, table: Table, names: Collection[str], where: str) -> pa.Table:
         rows = self.table(table.name)
@@ -305,7 +313,7 @@ class CatalogLake(LakeWriter):
         count = _COUNTS.get(table)
         if count is None or intent.cut:
             return True
-        known = self._all_rows(SEGMENTS, ledger.NAMES)
+        known = self._all_rows(SEGMENTS)
         put = pa.array([row.segment for row in intent.put], pa.string())
         was = known.filter(pc.is_in(known.column("segment"), put))
         now = any(getattr(row, count) for row in (*intent.put, *intent.drop))
