@@ -19,9 +19,9 @@ def note(text: str) -> None:
     """Notes what is read from now on. Does nothing in a process that is no worker, such as one of Spark's."""
     if _place >= 0:
         with suppress(OSError):  # a full disk
-            os.pwrite(_place, text.encode(errors="surrogateescape")[: _MOST - 1] + b"\0", 0)
+            os.pwrite(_place, text.encode(errors="backslashreplace")[: _MOST - 1] + b"\0", 0)
 
 
 def noted(place: int) -> str:
     """Returns what the worker at the other end has noted last; "" for nothing."""
-    return os.pread(place, _MOST, 0).partition(b"\0")[0].decode(errors="surrogateescape")
+    return os.pread(place, _MOST, 0).partition(b"\0")[0].decode(errors="replace")

@@ -20,7 +20,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from threading import Event, Lock
@@ -277,11 +277,15 @@ class StartedWorker(Worker):
 
 
 def _open_notes() -> int:
-    """Opens a file for the notes of a worker (``udfs.now_reading``); in memory on Linux."""
-    if hasattr(os, "memfd_create"):
+    """Opens a file for the notes of a worker (``udfs.now_reading``): in memory on Linux, else on a disk.
+
+    Where a system allows neither (``vm.memfd_noexec``, no folder that can be written), notes are lost.
+    """
+    with suppress(AttributeError, OSError):
         return os.memfd_create("kafka-log-lake")
-    with tempfile.TemporaryFile() as file:
+    with suppress(OSError), tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
+    return os.open(os.devnull, os.O_RDWR)
 
 
 @contextmanager

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 
 from kafka_log_lake.pipelines.cli.errors import RunFailed, one_line
 from kafka_log_lake.pipelines.engine.pool import StartedWorker, WorkerPool
+from kafka_log_lake.udfs import now_reading
 from kafka_log_lake.udfs.calls import MakeStage, StageFailed, ask, run_stage
 from tests.support import stages
 from tests.support.cluster import ROOT
@@ -111,6 +114,28 @@ def test_a_task_that_kills_each_of_its_workers_fails(pool: WorkerPool, tmp_path:
     with pytest.raises(RunFailed, match=r"^a worker process was ended by SIGKILL, as the system does where"):
         run(pool, partial(stages.killed, str(tmp_path / "mark"), 99), tasks(1))
     assert (tmp_path / "mark").stat().st_size == 4
+
+
+def test_workers_work_where_the_system_has_no_place_for_their_notes(
+    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refused(_: str) -> int:
+        raise PermissionError(errno.EACCES, "vm.memfd_noexec")
+
+    monkeypatch.setattr("os.memfd_create", refused)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    with pytest.raises(RunFailed, match=r"^a worker process was ended by SIGKILL, as the system does where"):
+        run(pool, partial(stages.killed, str(tmp_path / "mark"), 99), tasks(1))
+    assert found(run(pool, stages.doubled, tasks(1, 2))) == [2, 4]
+
+
+@pytest.mark.parametrize("name", ["/logs/\ud800.log", "/" + "ü" * 5_000])
+def test_any_name_can_be_noted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryFile() as file:
+        monkeypatch.setattr(now_reading, "_place", file.fileno())
+        now_reading.note(name)
+        noted = now_reading.noted(file.fileno())
+    assert noted.startswith(name.encode(errors="backslashreplace").decode()[:1_000])
 
 
 def test_where_no_worker_starts_the_task_fails(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
