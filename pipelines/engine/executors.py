@@ -57,10 +57,7 @@ def _code(executor: Executor) -> str:
 
 
 def find_problem(executors: Sequence[Executor], own: str) -> str:
-    """Says in one line why executors can't decode; "" if they can.
-
-    own_code: the driver's ``code_digest``.
-    """
+    """Says in one line why executors can't decode; "" if they can. own: the digest of the driver's code."""
     for executor in executors:
         if executor.broken:
             lacking = ", ".join(f"{name} ({why})" for name, why in executor.broken.items())
