@@ -368,7 +368,7 @@ def _list(
             include_deleted=None,
             may_be_empty=may_be_empty,
         )
-        check_one_cluster(listing.witnesses.log_dirs)
+        check_one_cluster(listing.log_dirs)
         return listing
 
 

@@ -7,6 +7,7 @@ same. A million files take some 150 MB, as Arrow columns.
 from __future__ import annotations
 
 import itertools
+import os
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -88,16 +89,24 @@ class Listing:
         """Says whether a source names any segment."""
         return bool(self.segments.column("wanted").to_numpy().any())
 
+    @property
+    def log_dirs(self) -> set[str]:
+        """Returns the local folders above those of wanted segments."""
+        folders = pc.unique(self._wanted.column("partition_dir")).to_pylist()
+        return {os.path.dirname(path) for uri in folders if (path := path_of_uri(uri)) is not None}
+
     def has_topic(self, topic: str) -> bool:
         """Says whether a source names a segment of a topic."""
-        wanted = self.segments.filter(self.segments.column("wanted"))
-        return bool(pc.any(pc.equal(wanted.column("topic"), topic)).as_py())
+        return bool(pc.any(pc.equal(self._wanted.column("topic"), topic)).as_py())
 
     @property
     def swap_files(self) -> int:
         """Returns the number of wanted segments whose bytes are in swap files."""
-        files = self.segments.filter(self.segments.column("wanted")).column("file")
-        return pc.sum(pc.ends_with(files, SWAP_SUFFIX)).as_py() or 0
+        return pc.sum(pc.ends_with(self._wanted.column("file"), SWAP_SUFFIX)).as_py() or 0
+
+    @property
+    def _wanted(self) -> pa.Table:
+        return self.segments.filter(self.segments.column("wanted"))
 
     def noted_logs(self) -> dict[str, ListedLog]:
         """Returns by folder the logs that can be compared with what the broker noted of them."""

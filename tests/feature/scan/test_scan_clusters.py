@@ -94,3 +94,8 @@ def test_decode_stops_where_the_sources_are_of_two_clusters(
     )
     assert not (tmp_path / "lake").exists()
     assert main(["decode", *sources[2:], "--lake", str(tmp_path / "lake")]) == 0
+    # Of one folder with both, where only one has the topics that are asked for
+    put(tmp_path / "east/u-0", 0, batch(0))
+    arguments = ["decode", "--source", str(tmp_path / "*st"), "--lake", str(tmp_path / "lake-2")]
+    assert main(arguments) == 2
+    assert main([*arguments, "--topics", "u"]) == 0
