@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import struct
 import tracemalloc
 from typing import Any
 
@@ -140,6 +141,42 @@ def test_each_flag_of_a_change(flagged: bytes, expected: dict[str, Any]) -> None
     reader = PayloadReader(Registry())
     label = TopicFormat("changed", "string", "string").label
     assert reader.read("t", VALUE, flagged, (), label).value == expected
+
+
+@pytest.mark.parametrize(
+    ("serde", "fitting", "broken"),
+    [
+        ("long", [(at * 7919 - 9).to_bytes(8, "big", signed=True) for at in range(99)], [b"", b"1234567"]),
+        ("integer", [(at * 7919 - 9).to_bytes(4, "big", signed=True) for at in range(99)], [bytes(5)]),
+        ("short", [bytes([at, 255 - at]) for at in range(99)], [b"1"]),
+        (
+            "double",
+            [struct.pack(">d", at / 7 - 3) for at in range(99)] + [b"\x7f\xf0" + bytes(6)],
+            [bytes(9)],
+        ),
+        ("float", [struct.pack(">f", at / 7 - 3) for at in range(99)], [bytes(3)]),
+        ("string", [f"{at} \u00e4".encode() for at in range(99)] + [b""], []),
+        ("bytes", [bytes([at]) * at for at in range(99)], []),
+    ],
+)
+def test_a_column_of_a_plain_serde_is_what_each_payload_is_by_itself(
+    serde: str, fitting: list[bytes], broken: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = PayloadReader(Registry())
+    label = TopicFormat("plain", serde, serde).label
+    payloads = pa.array([b"left out", *fitting, *broken, None, *fitting[:9]], pa.binary())[1:]
+    alone = [None if one is None else reader.read("t", VALUE, one, (), label) for one in payloads.to_pylist()]
+    read, single = PayloadReader.read, []
+    monkeypatch.setattr(PayloadReader, "read", lambda *args: single.append(args[3]) or read(*args))
+    decoder = SideDecoder(reader, "t", VALUE, label)
+    found = decoder.decode(payloads)
+    assert single == broken  # the others are read at once
+    assert [one.decoded for one in found.wrong] == [one for one in alone if one is not None and one.reason]
+    values = [None if one is None or one.reason else one.content for one in alone]
+    if serde == "bytes":
+        values = payloads.to_pylist()
+    column = found.column(decoder.types).to_pylist()
+    assert column == [float("inf") if one == "Infinity" else one for one in values]
 
 
 def test_a_windowed_key_goes_around_another_serde() -> None:

@@ -187,10 +187,13 @@ class SideDecoder:
 
     def _decode_format(self, own: SideReader, payloads: pa.BinaryArray, side: TypedSide) -> None:
         """Decodes payloads by the topic's format. What does not fit one that was recognised stays bytes."""
+        label = own.name.replace("-", "_")
+        whole, column = own.whole_column(payloads)
+        self._add(side, label, None, whole, column, own.name)
         fitting: list[int] = []
         values: list[Any] = []
         others: list[int] = []
-        for row in np.flatnonzero(payloads.is_valid()).tolist():
+        for row in np.setdiff1d(np.flatnonzero(payloads.is_valid()), whole, assume_unique=True).tolist():
             one = self._reader.read(self._topic, self._side, bytes_at(payloads, row), (), self._plain)
             if one.reason is not None:
                 side.wrong.append(PayloadFailure(row, one))
@@ -199,7 +202,6 @@ class SideDecoder:
                 values.append(one.value)
             else:
                 others.append(row)
-        label = own.name.replace("-", "_")
         self._add(side, label, None, np.array(fitting, np.int64), own.column(values), own.name)
         rows = np.array(others, np.int64)
         self._add(side, BYTES, None, rows, rows_at(payloads, rows), BYTES)
