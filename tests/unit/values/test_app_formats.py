@@ -166,8 +166,14 @@ def test_a_column_of_a_plain_serde_is_what_each_payload_is_by_itself(
     label = TopicFormat("plain", serde, serde).label
     payloads = pa.array([b"left out", *fitting, *broken, None, *fitting[:9]], pa.binary())[1:]
     alone = [None if one is None else reader.read("t", VALUE, one, (), label) for one in payloads.to_pylist()]
-    read, single = PayloadReader.read, []
-    monkeypatch.setattr(PayloadReader, "read", lambda *args: single.append(args[3]) or read(*args))
+    read = PayloadReader.read
+    single: list[bytes] = []
+
+    def noted(*args: Any) -> Any:
+        single.append(args[3])
+        return read(*args)
+
+    monkeypatch.setattr(PayloadReader, "read", noted)
     decoder = SideDecoder(reader, "t", VALUE, label)
     found = decoder.decode(payloads)
     assert single == broken  # the others are read at once
