@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from kafka_log_lake.udfs.values.apps import mirror, streams
@@ -19,10 +18,8 @@ from kafka_log_lake.udfs.values.apps.topic_format import (
     TopicFormat,
 )
 from kafka_log_lake.udfs.values.json.structs import text
-from kafka_log_lake.udfs.values.schemas.payload_arrays import offsets_of, rows_at
 
 _KEY, _VALUE = "key", "value"
-_BY_COLUMN = ("long", "integer", "short", "double", "float", "text", "bytes")  # serdes without parts
 # What stands in the place of a format's label for topics of JSON and texts
 _CONNECT = {
     "connect-config": {_KEY: "text", _VALUE: "json"},
@@ -58,29 +55,6 @@ class SideReader:
     read: Read
     type: pa.DataType
     is_declared: bool
-
-    def whole_column(self, payloads: pa.BinaryArray) -> tuple[np.ndarray, pa.Array]:
-        """Reads what has a plain serde by column. Returns rows (int64[m], rising) and their values.
-
-        The other rows are for ``read``, which says what is wrong with them.
-        """
-        none = np.zeros(0, np.int64), pa.array([], self.type)
-        if self.name not in _BY_COLUMN or not len(payloads):
-            return none
-        rows = np.flatnonzero(payloads.is_valid())
-        if self.name in ("text", "bytes"):
-            try:
-                return rows, rows_at(payloads, rows).cast(self.type)
-            except pa.ArrowInvalid:  # some are not UTF-8
-                return none
-        number = np.dtype(self.type.to_pandas_dtype())
-        rows = rows[np.diff(offsets_of(payloads))[rows] == number.itemsize]
-        if not len(rows):
-            return none
-        taken = rows_at(payloads, rows)
-        begin = int(offsets_of(taken)[0])
-        held = np.frombuffer(taken.buffers()[2], number.newbyteorder(">"), len(rows), begin)
-        return rows, pa.array(held.astype(number), self.type)
 
     def column(self, values: Sequence[Any]) -> pa.Array:
         """Returns values that were read as a column."""

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from kafka_log_lake.udfs.kernels import texts
 from kafka_log_lake.udfs.values.apps.payloads import SideReader
+from kafka_log_lake.udfs.values.apps.plain_columns import plain_column
 from kafka_log_lake.udfs.values.json import arrays as json_arrays
 from kafka_log_lake.udfs.values.json import structs as json_columns
 from kafka_log_lake.udfs.values.protobuf.payload import MessageReader
@@ -188,7 +189,7 @@ class SideDecoder:
     def _decode_format(self, own: SideReader, payloads: pa.BinaryArray, side: TypedSide) -> None:
         """Decodes payloads by the topic's format. What does not fit one that was recognised stays bytes."""
         label = own.name.replace("-", "_")
-        whole, column = own.whole_column(payloads)
+        whole, column = plain_column(own, payloads)
         self._add(side, label, None, whole, column, own.name)
         fitting: list[int] = []
         values: list[Any] = []
