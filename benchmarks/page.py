@@ -1,4 +1,4 @@
-"""Puts the figures of ``latest.json`` into docs/performance.md: ``python -m benchmarks.page``.
+"""Puts the figures of ``latest.json`` into benchmarks/README.md: ``python -m benchmarks.page``.
 
 The page names a place for each table by a comment, ``<!-- figures: goals -->``; what is between it and
 the next ``<!-- end -->`` is made here and replaced each time. What was not measured says so.
@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.harness import ROOT, short
 
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "benchmarks" / "README.md"
 MISSING = "not measured yet"
 _BETWEEN = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

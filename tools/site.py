@@ -1,7 +1,7 @@
 """Lays out the pages of the site in ``build/docs``, of which mkdocs makes it: ``make docs``.
 
-The pages in ``docs/`` and those at the top of the checkout become one folder. Links between them are kept. A
-link to a file that is no page becomes its text.
+The pages in ``docs/`` and those of other folders become one folder. Links between them are kept. A link to a
+file that is no page becomes its text.
 """
 
 from __future__ import annotations
@@ -12,15 +12,22 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "build" / "docs"
-_TOP = ("README", "ARCHITECTURE", "CONTRIBUTING", "CHANGELOG")
+# Pages outside of docs/, and the names that they have on the site
+_OTHERS = {
+    "README.md": "index.md",
+    "ARCHITECTURE.md": "architecture.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "benchmarks/README.md": "performance.md",
+    "tests/README.md": "promises.md",
+}
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def sources() -> dict[Path, str]:
     """Returns the pages of the checkout, and the name that each has on the site."""
     found = {path: path.name for path in sorted((ROOT / "docs").glob("*.md"))}
-    names = {name: "index.md" if name == "README" else f"{name.lower()}.md" for name in _TOP}
-    return found | {ROOT / f"{name}.md": target for name, target in names.items()}
+    return found | {ROOT / path: name for path, name in _OTHERS.items()}
 
 
 def page(path: Path, names: dict[Path, str]) -> str:

@@ -1,46 +1,56 @@
-"""Writes ``docs/tables.md`` from the declarations in ``udfs.format.schema`` and ``pipelines.views.declared``.
+"""Writes ``docs/tables.md`` and ``docs/view_columns.md`` from the declarations of tables and views.
 
-python -m tools.tables_doc > docs/tables.md
+python -m tools.tables_doc
+
+A column that several tables or views have with the same type and meaning is described once, on top of
+``docs/tables.md``; the others name it.
 """
 
 from __future__ import annotations
 
-import sys
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
 
-from kafka_log_lake.pipelines.views.declared import VIEWS, View
+from kafka_log_lake.pipelines.views.declared import PUBLIC, SESSION_VIEWS, View
 from kafka_log_lake.udfs.format.cluster_tables import CLUSTER_TABLES
 from kafka_log_lake.udfs.format.index_tables import INDEX_TABLES
 from kafka_log_lake.udfs.format.recovery_tables import RECOVERY_TABLES
 from kafka_log_lake.udfs.format.schema import RECORDS, TABLES, Column, Table
 
 HEAD = """\
-# Tables and views
+# Tables
 
-`python -m tools.tables_doc > docs/tables.md` makes this page from `udfs/format/schema.py` and
-`pipelines/views`: change those, not this page.
+`python -m tools.tables_doc` makes this page from `udfs/format/schema.py`: change that, not this page.
+[Columns of views](view_columns.md) are on a page of their own.
 
-Each table is a Delta table at `<lake>/<name>`, reader version 1 and writer version 2: no
-deletion vectors and no column mapping, so that every Delta reader can open it. The tables and
-columns have the comments below as their own comments.
+Each table is a Delta table at `<lake>/<name>`, reader version 1 and writer version 2, so that every Delta
+reader can open it. Tables and columns have the comments below as their own comments. Data files lie in Hive
+folders.
 
-- A log consists of *record batches*: batches of magic 2, or messages of magic 0 or 1, plain or
-  wrappers of compressed messages.
-- `segment` is the file's canonical URI: absolute, `file:///...` for local files, without
-  percent-encoding. `partition_dir` is its folder. `position` and `batch_position` are the byte at
-  which a batch starts in its segment: `segment` and `position` identify a batch.
-- Every version of every table is right when it is read plainly: no row is doubled, superseded or
-  unfinished. Data files lie in Hive folders (`topic=a/partition=0/magic=2`), named as Spark names them.
-  [operations.md](operations.md#what-a-reader-sees): which versions of several tables belong together.
-- The first eight columns of `records` are those of Spark's Kafka source with
-  `includeHeaders`, same names and types: a query written for that source runs on them.
-- `batches.status`: `ok`; `suspect`, decoded and kept although its header contradicts its
-  content; `corrupt`, the checksum of the batch or of a message in it is wrong; `invalid`, the
-  checksum is right, but the content is wrong; `unsupported`, Kafka does not have the codec for this
-  magic. No record of the last three is kept; their bytes are in `quarantine`.
-- A filter on a column with statistics, named below, skips data files; inside a large file it skips pages.
-  A filter `key = ...` skips parts of large files by their Bloom filters.
+- A log consists of *record batches*: batches of magic 2, or messages of magic 0 or 1, plain or wrappers of
+  compressed messages.
+- `segment` is the file's canonical URI: absolute, `file:///...` for local files, without percent-encoding.
+  `segment` and `position` identify a batch.
+- The first eight columns of `records` are those of Spark's Kafka source with `includeHeaders`, same names
+  and types: a query written for that source runs on them.
+- `batches.status`: `ok`; `suspect`, decoded and kept although its header contradicts its content;
+  `corrupt`, a checksum is wrong; `invalid`, the checksum is right, but the content is wrong; `unsupported`,
+  Kafka does not have the codec for this magic. Of the last three no record is kept; their bytes are in
+  `quarantine`.
+- A filter on a column with statistics, named below, skips data files. A filter `key = ...` skips parts of
+  large files by their Bloom filters.
+- [What a reader sees](operations.md#what-a-reader-sees): which versions of several tables belong together.
 
+## Columns with one meaning
+
+These have the same meaning in every table and view that names them without one.
+
+"""
+
+TABLES_HEAD = """\
 ## Tables
 """
 
@@ -65,30 +75,57 @@ metadata log of its controllers. Each run writes them as a whole.
 """
 
 VIEWS_HEAD = """\
-## Views
+# Columns of views
 
-Temporary in `pipelines.query`, in `make sql` and after `kafka_log_lake.register(spark, lake)`;
-permanent next to the registered tables with `--catalog-schema`. Each is one file in `pipelines/views`.
-[views.md](views.md) has an example of each, with its result.
+`python -m tools.tables_doc` makes this page from `pipelines/views` and `pipelines/rules`: change those, not
+this page. What a view answers, with an example: [views](views.md), [internal topics](internal_topics.md).
 
-In `pipelines.query`, with `connect` and after `register` all views give one consistent answer: that of the
-tables of one published state. What a run is committing, or left behind when it was killed, is in none of
-them. Permanent views read the newest version of each table.
-
-The views over internal topics, in a session alone, are in [internal_topics.md](internal_topics.md).
-The tables of the reports are in [quality.md](quality.md) and [formats_and_cost.md](formats_and_cost.md).
-
-A view with parameters is a table function of the same name too:
+Views are temporary in `query`, in `sql`, with `connect` and after `register(spark, lake)`, and give one
+consistent answer: that of the tables of one published state. With `--catalog-schema` they are permanent,
+and read the newest version of each table. A view with parameters is a table function of the same name too:
 `SELECT * FROM retention_report(retention_ms => 86400000)`.
+
+Columns without a meaning here are [those that many have](tables.md#columns-with-one-meaning).
+
+## By task
+
+| to learn about | ask |
+|---|---|
 """
+
+PAGES = Path(__file__).resolve().parent.parent / "docs"
+_STORED = (*TABLES, *INDEX_TABLES, *RECOVERY_TABLES, *CLUSTER_TABLES)
+_MANY = 4  # tables and views that have a column: from then on it is described once
+_OF_ITS_PLACE = re.compile(r"^(?:Its|Their)\b|\bthere\b")  # comments that another one explains
+
+
+def _shared() -> tuple[Column, ...]:
+    """Returns the columns that many tables and views have, those of records and batches first.
+
+    Of columns of one name with several meanings that which most of them have.
+    """
+    counts = Counter(column for one in (*_STORED, *SESSION_VIEWS) for column in one.columns)
+    common = {column.name: column for column, n in reversed(counts.most_common()) if n >= _MANY}
+    general = {name: column for name, column in common.items() if not _OF_ITS_PLACE.search(column.comment)}
+    return tuple(column for column in counts if general.get(column.name) == column)
+
+
+SHARED = _shared()
 
 
 def rows(columns: Iterable[Column]) -> Iterator[str]:
     """Yields the lines of a Markdown table of columns."""
     yield "| column | type | |"
     yield "|---|---|---|"
-    for column in columns:
-        yield f"| `{column.name}` | `{column.sql_type}` | {column.comment} |"
+    for is_shared, group in groupby(columns, SHARED.__contains__):
+        if is_shared:
+            yield f"| {names([column.name for column in group])} | | |"
+        else:
+            yield from (_row(column) for column in group)
+
+
+def _row(column: Column) -> str:
+    return f"| `{column.name}` | `{column.sql_type}` | {column.comment} |"
 
 
 def names(columns: Sequence[str]) -> str:
@@ -109,8 +146,6 @@ def of_table(table: Table) -> Iterator[str]:
 def of_view(view: View) -> Iterator[str]:
     yield f"### `{view.name}`"
     yield ""
-    yield f"{view.comment}."
-    yield ""
     if view.parameters:
         yield from parameters(view)
         yield ""
@@ -129,25 +164,37 @@ def parameters(view: View) -> Iterator[str]:
         yield f"| `{one.name}` | `{one.sql_type}` | {one.default} | {one.comment} |"
 
 
-def document() -> str:
+def tables() -> str:
     """Returns the whole text of ``docs/tables.md``."""
-    lines = [*HEAD.splitlines(), ""]
-    for table in TABLES:
-        lines += of_table(table)
-    lines += [*INDEX_HEAD.splitlines(), ""]
-    for table in INDEX_TABLES:
-        lines += of_table(table)
-    lines += [*RECOVERY_HEAD.splitlines(), ""]
-    for table in RECOVERY_TABLES:
-        lines += of_table(table)
-    lines += [*CLUSTER_HEAD.splitlines(), ""]
-    for table in CLUSTER_TABLES:
-        lines += of_table(table)
-    lines += [*VIEWS_HEAD.splitlines(), ""]
-    for view in VIEWS:
+    lines = [*HEAD.splitlines(), "| column | type | |", "|---|---|---|", *map(_row, SHARED), ""]
+    parts = (
+        (TABLES_HEAD, TABLES),
+        (INDEX_HEAD, INDEX_TABLES),
+        (RECOVERY_HEAD, RECOVERY_TABLES),
+        (CLUSTER_HEAD, CLUSTER_TABLES),
+    )
+    for head, of_part in parts:
+        lines += [*head.splitlines(), ""]
+        for table in of_part:
+            lines += of_table(table)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def views() -> str:
+    """Returns the whole text of ``docs/view_columns.md``."""
+    lines = VIEWS_HEAD.splitlines()
+    for task, of_task in PUBLIC.items():
+        lines.append(f"| {task} | {', '.join(f'[`{name}`](#{name})' for name in of_task)} |")
+    lines += ["", "## Columns", ""]
+    for view in sorted(SESSION_VIEWS, key=lambda one: one.name):
         lines += of_view(view)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
+def main() -> None:
+    (PAGES / "tables.md").write_text(tables())
+    (PAGES / "view_columns.md").write_text(views())
+
+
 if __name__ == "__main__":
-    sys.stdout.write(document())
+    main()

@@ -39,7 +39,7 @@ _ENOUGH_ROWS = 1 << 16  # that no partition of a range is empty
 PACKAGES = (preflight.PACKAGE, "pyspark_kafka_log")
 # What these import of others; and the shim of the data source is looked for
 _LIBRARIES = ("numba", "pyarrow", "pandas", "zstandard", "lz4", "cramjam", "regex", "wcmatch", "yaml")
-ADVICE = "ship them the archive of `make package` (docs/operations.md, On a cluster)"
+ADVICE = "ship them the archive of `make package` (docs/cluster.md, On a cluster)"
 
 # Plans that give rows of the plan below them in the task that reads them
 _KEEPS_ROWS = ("Filter", "Project", "SubqueryAlias", "View")

@@ -37,6 +37,7 @@ from tests.support.docs import (
     OPERATIONS,
     QUALITY,
     README,
+    ROLES,
     ROOT,
     SHOP,
     VIEWS_PAGE,
@@ -179,23 +180,22 @@ def test_readers_of_the_page_find_rows(shop: str, monkeypatch: pytest.MonkeyPatc
         assert len(found) > 0, call
 
 
-def test_every_answer_on_the_page_of_questions_runs(
+def test_every_answer_on_the_pages_of_roles_runs(
     spark: SparkSession, bundled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = ROOT / "docs" / "questions.md"
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     shutil.copytree(bundled, tmp_path / "lake")
     monkeypatch.chdir(tmp_path)
-    answers = [answer("lake", statement) for statement in blocks(page, "sql")]
+    answers = [answer("lake", statement) for page in ROLES for statement in blocks(page, "sql")]
     assert answers[-1]
-    commands = [shlex.split(block) for block in blocks(page, "sh")]
+    commands = [shlex.split(block) for page in ROLES for block in blocks(page, "sh")]
     assert [command[0] for command in commands] == ["kafka-log-lake"] * len(commands)
     assert {command[1] for command in commands} >= {"scan", "decode", "query", "maintain", "quality-report"}
     for command in commands:
         code = 3 if command[1] == "quality-report" else 0  # the bundled logs are damaged
         assert console.main(command[1:]) == code, command
     names: dict[str, Any] = {}
-    for block in blocks(page, "python"):
+    for block in (block for page in ROLES for block in blocks(page, "python")):
         if "sys.argv" not in block:  # a separate file: test_recipe runs it
             exec(block, names)
     in_lake = names["frame"][names["frame"]["topic"] == "tx-aborted"]

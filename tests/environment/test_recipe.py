@@ -1,4 +1,4 @@
-"""The recipe of the page of questions, under spark-submit: Parquet out of JSON, back to Kafka."""
+"""The recipe of the page for platforms, under spark-submit: Parquet out of JSON, back to Kafka."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_recipe_saves_parquet_and_writes_the_same_records_to_kafka(
     put(logs / "orders-0", 0, Batch(tuple(json), base_offset=0).encode())
     put(logs / "orders-1", 7, batch(7, text="no json "))
     as_command.decode(spark, Settings(source=(str(logs),), lake=str(tmp_path / "lake")))
-    (recipe,) = [block for block in blocks(ROOT / "docs" / "questions.md", "python") if "sys.argv" in block]
+    (recipe,) = [block for block in blocks(ROOT / "docs" / "platform.md", "python") if "sys.argv" in block]
     (tmp_path / "recipe.py").write_text(recipe)
 
     submit = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2]"]

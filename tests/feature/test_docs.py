@@ -36,10 +36,11 @@ from tests.support.docs import (
     ARCHITECTURE,
     COMMANDS,
     DOCS,
-    OPERATIONS,
+    MESSAGES,
     QUALITY,
     README,
     ROOT,
+    TUTORIAL,
     VIEWS_PAGE,
     blocks,
 )
@@ -179,7 +180,8 @@ def test_options_named_exist(page: Path) -> None:
     ours |= {option(alias) for names in ALIASES.values() for alias in names}
     sparks = {"--py-files", "--packages", "--archives", "--conf"}
     benchmarks = {"--size"}
-    codes = [code for code in re.findall(r"`([^`\n]+)`", page.read_text()) if "pip " not in code]
+    codes = [code for code in re.findall(r"`([^`\n]+)`", page.read_text())]
+    codes = [code for code in codes if not re.search(r"\b(?:pip|uvx) ", code)]
     named = {found for code in codes for found in re.findall(r"(?<![\w-])--[a-z][a-z-]*", code)}
     assert named <= ours | sparks | benchmarks
 
@@ -187,9 +189,10 @@ def test_options_named_exist(page: Path) -> None:
 # --- The pages that follow the code ---
 
 
-def test_the_page_of_tables_is_current() -> None:
-    """If this fails: python -m tools.tables_doc > docs/tables.md"""
-    assert (ROOT / "docs" / "tables.md").read_text() == tables_doc.document()
+def test_the_pages_of_tables_and_of_columns_are_current() -> None:
+    """If this fails: python -m tools.tables_doc"""
+    assert (ROOT / "docs" / "tables.md").read_text() == tables_doc.tables()
+    assert (ROOT / "docs" / "view_columns.md").read_text() == tables_doc.views()
 
 
 def test_columns_of_the_views_are_as_written(spark: SparkSession, lake: str) -> None:
@@ -209,14 +212,15 @@ def test_the_extras_of_the_notebooks_have_what_they_need() -> None:
     assert imported - sys.stdlib_module_names - {"kafka_log_lake"} <= names["notebooks"] | names["spark"]
 
 
-def test_commands_of_the_readme_print_what_it_shows(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("page", "count"), [(README, 4), (TUTORIAL, 6)], ids=lambda one: str(one)[-11:])
+def test_commands_of_a_first_page_print_what_it_shows(page: Path, count: int, tmp_path: Path) -> None:
     """The commands that anybody can try: each shown line is one that is printed."""
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     shown = re.findall(
-        r"^```sh\n((?:.*kafka-log-lake .*\n)+)```\n\n```text\n((?:.+\n)+)```$", README.read_text(), re.M
+        r"^```sh\n((?:.*kafka-log-lake .*\n)+)```\n\n```text\n((?:.+\n)+)```$", page.read_text(), re.M
     )
-    assert len(shown) == 4
+    assert len(shown) == count
     for commands, lines in shown:
         printed: set[str] = set()
         for line in commands.splitlines():  # in processes of their own: a session of Spark would be used
@@ -289,7 +293,7 @@ def test_the_page_of_quality_has_every_column() -> None:
     assert written == [(c.name, c.sql_type, c.comment) for c in QUALITY_METRICS.columns]
 
 
-def test_what_operations_quotes_is_in_the_code() -> None:
+def test_what_messages_quotes_is_in_the_code() -> None:
     """Quoted warnings, with ... for what differs: each piece is in a string of the sources."""
     strings = [
         node.value
@@ -297,19 +301,19 @@ def test_what_operations_quotes_is_in_the_code() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
-    for row in cells(OPERATIONS, "## Warnings") + cells(OPERATIONS, "## Errors"):
+    for row in cells(MESSAGES, "## Warnings") + cells(MESSAGES, "## Errors"):
         for piece in filter(None, (p.strip() for p in row[0].strip("`").split("..."))):
             assert any(piece in text for text in strings), piece
 
 
-def test_operations_has_every_reason_to_skip_a_file() -> None:
+def test_messages_has_every_reason_to_skip_a_file() -> None:
     others = {"SEGMENT_SUFFIX", "SWAP_SUFFIX", "CLEANED_SUFFIX", "DELETED_SUFFIX", "NULL_TOPIC", "NULL"}
     reasons = {
         value
         for name, value in vars(naming).items()
         if isinstance(value, str) and name.isupper() and not name.startswith("_") and name not in others
     }
-    assert {row[0].strip("`") for row in cells(OPERATIONS, "## What is skipped")} == reasons
+    assert {row[0].strip("`") for row in cells(MESSAGES, "## What is skipped")} == reasons
 
 
 def test_help_of_every_command_is_there(capsys: pytest.CaptureFixture[str]) -> None:

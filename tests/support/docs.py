@@ -10,10 +10,23 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
-DOCS = [*sorted((ROOT / "docs").glob("*.md")), ARCHITECTURE, ROOT / "CONTRIBUTING.md"]
+# Pages for those who change the code
+INNER = [
+    ARCHITECTURE,
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "benchmarks" / "README.md",
+    ROOT / "tests" / "README.md",
+]
+DOCS = [*sorted((ROOT / "docs").glob("*.md")), *INNER]
+# How to do things, by role
+ROLES = [
+    ROOT / "docs" / f"{role}.md" for role in ("on_call", "platform", "cost", "analyst", "auditor", "python")
+]
 VIEWS_PAGE = ROOT / "docs" / "views.md"
 CONNECT = ROOT / "docs" / "connect.md"
 COMMANDS, OPERATIONS = ROOT / "docs" / "commands.md", ROOT / "docs" / "operations.md"
+MESSAGES = ROOT / "docs" / "messages.md"
+TUTORIAL = ROOT / "docs" / "tutorial.md"
 FORMATS, QUALITY = ROOT / "docs" / "formats_and_cost.md", ROOT / "docs" / "quality.md"
 
 

@@ -4,7 +4,7 @@ Each group of slices has one file a table (and magic), in the Hive folder of its
 (``udfs.format.hive``). Until the driver commits them to the table's log the files are invisible to readers of
 Delta, so a task that fails or runs twice leaves nothing behind but files for VACUUM.
 Values are written PLAIN: they seldom repeat, and a dictionary of them costs more than it saves. Offsets,
-timestamps and what is constant in a batch are delta-encoded (measured in docs/performance.md).
+timestamps and what is constant in a batch are delta-encoded (measured in benchmarks/README.md).
 """
 
 from __future__ import annotations
