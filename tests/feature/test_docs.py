@@ -180,8 +180,8 @@ def test_options_named_exist(page: Path) -> None:
     ours |= {option(alias) for names in ALIASES.values() for alias in names}
     sparks = {"--py-files", "--packages", "--archives", "--conf"}
     benchmarks = {"--size"}
-    codes = [code for code in re.findall(r"`([^`\n]+)`", page.read_text())]
-    codes = [code for code in codes if not re.search(r"\b(?:pip|uvx) ", code)]
+    shown = re.findall(r"`([^`\n]+)`", page.read_text())
+    codes = [code for code in shown if not re.search(r"\b(?:pip|uvx) ", code)]
     named = {found for code in codes for found in re.findall(r"(?<![\w-])--[a-z][a-z-]*", code)}
     assert named <= ours | sparks | benchmarks
 
