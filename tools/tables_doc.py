@@ -104,7 +104,8 @@ def _shared() -> tuple[Column, ...]:
 
     Of columns of one name with several meanings that which most of them have.
     """
-    counts = Counter(column for one in (*_STORED, *SESSION_VIEWS) for column in one.columns)
+    of_each = [*(table.columns for table in _STORED), *(view.columns for view in SESSION_VIEWS)]
+    counts = Counter(column for columns in of_each for column in columns)
     common = {column.name: column for column, n in reversed(counts.most_common()) if n >= _MANY}
     general = {name: column for name, column in common.items() if not _OF_ITS_PLACE.search(column.comment)}
     return tuple(column for column in counts if general.get(column.name) == column)
