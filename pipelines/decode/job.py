@@ -22,6 +22,7 @@ import pyarrow as pa
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import CATALOG, Settings
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, first_lines, first_names
+from kafka_log_lake.pipelines.decode.clusters import check_cluster
 from kafka_log_lake.pipelines.decode.decode import ARROW, Decoded, Runner
 from kafka_log_lake.pipelines.decode.indexes import write_indexes
 from kafka_log_lake.pipelines.decode.lineage import Lineage
@@ -132,6 +133,7 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: JobKind) -> Summary:
             # under the lock: another job may just have ended
             listing = _list(on_demand, settings, progress, may_be_empty=work.drops_missing)
         summary = Summary(run_id=run_id, lake=lake.address, chunks=work.chunks)
+        summary.cluster_id = check_cluster(listing, lake)
 
         def note_run() -> None:
             _note_time(summary, progress, began)

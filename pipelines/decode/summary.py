@@ -73,6 +73,7 @@ class Summary:
     missing: offsets that no segment of the logs has, each range with ``<topic>-<partition>``.
     tails: what logs end in, if it is no batch.
     swap_files: segments of the sources whose bytes are in ``.log.swap`` files.
+    cluster_id: of the sources, by ``meta.properties``; None where it names none.
     has_schemas: whether the sources have the topic of a schema registry.
     typed: what changed in the typed table of each topic; None where none were updated. kept: lines on the
     tables of --mode. value_errors: keys and values of the lake that could not be decoded.
@@ -106,6 +107,7 @@ class Summary:
     missing: list[tuple[str, Unseen]] = field(default_factory=list)
     tails: Tails = field(default_factory=Tails)
     swap_files: int = 0
+    cluster_id: str | None = None
     has_schemas: bool = False
     typed: list[dict[str, Any]] | None = None
     kept: list[str] = field(default_factory=list)

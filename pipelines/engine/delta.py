@@ -132,13 +132,15 @@ def read_rows(
 ) -> pa.Table:
     """Reads columns of a Delta table, in the types of ``schema``.
 
-    table: its path, or one that is open, at its version. where: a condition on rows in deltalake's SQL; ""
-    for all rows.
+    table: its path, or one that is open, at its version. A column that is not there yet, as an earlier
+    release made the table, is null. where: a condition on rows in deltalake's SQL; "" for all rows.
     """
     names = list(columns)
-    selected = ", ".join(f'"{name}"' for name in names)
+    opened = open_table(table) if isinstance(table, str) else table
+    there = {field.name for field in opened.schema().fields}
+    selected = ", ".join(f'"{name}"' if name in there else f'NULL AS "{name}"' for name in names)
     condition = f" WHERE {where}" if where else ""
-    query = QueryBuilder().register("rows", open_table(table) if isinstance(table, str) else table)
+    query = QueryBuilder().register("rows", opened)
     found = pa.RecordBatchReader.from_stream(query.execute(f'SELECT {selected} FROM "rows"{condition}'))
     wanted = pa.schema([schema.field(name) for name in names])
     # deltalake's batches keep what they were decoded from: each is copied before the next ones come
@@ -149,14 +151,8 @@ def read_rows(
 
 
 def read_declared(table: DeltaTable, schema: pa.Schema) -> pa.Table:
-    """Returns all rows of a table in a schema.
-
-    A column that is not there yet, as an earlier release made the table, is null.
-    """
-    there = {field.name for field in table.schema().fields}
-    found = read_rows(table, schema, [name for name in schema.names if name in there])
-    columns = [found[f.name] if f.name in there else pa.nulls(len(found), f.type) for f in schema]
-    return pa.table(columns, schema=schema)
+    """Returns all rows of a table in a schema, as ``read_rows`` reads them."""
+    return read_rows(table, schema, schema.names)
 
 
 def data_files(table: DeltaTable) -> pa.Table:

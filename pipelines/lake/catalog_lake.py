@@ -212,8 +212,10 @@ class CatalogLake(LakeWriter):
     def _read(self, table: Table, names: Collection[str], where: str) -> pa.Table:
         rows = self.table(table.name)
         rows = rows.where(spark_condition(where)) if where else rows
-        schema = table.arrow_schema()
-        return rows.select(*map(sql_name, names)).toArrow().cast(pa.schema([schema.field(n) for n in names]))
+        schema, there = table.arrow_schema(), {*rows.columns}
+        # An earlier release may have made the table without a column
+        selected = [sql_name(name) if name in there else F.lit(None).alias(name) for name in names]
+        return rows.select(*selected).toArrow().cast(pa.schema([schema.field(n) for n in names]))
 
     def located(self, segments: Sequence[Segment]) -> list[Segment]:
         """Returns the segments as they are: only Spark can read the files of a catalog's table."""

@@ -129,7 +129,7 @@ class LakeWriter(CommittedTables):
         began = [row.decoded_at for row in intent.put] or [1000 * commit.at for commit in published]
         job = "ingest" if intent.app_id == INGEST_APP else "decode"
         row |= {"run_id": intent.run_id, "job": job, "began_at": min(began, default=0)}
-        return row | {"seconds": None, "phases": [], "unreadable": []}
+        return row | {"seconds": None, "phases": [], "unreadable": [], "cluster_id": None}
 
     def _commits_of_run(self, table: Table, intent: Intent) -> list[Commit]:
         """Returns the run's commits to a table that are newer than any other run's and were not undone."""

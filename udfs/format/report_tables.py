@@ -93,6 +93,12 @@ RUNS = Table(
         ("bytes", "bigint", "Bytes that it decoded or landed, as stored on disk"),
         ("warnings", "bigint", "Warnings that it gave"),
         ("unreadable", "array<string>", "Files and folders of its sources that it could not read"),
+        (
+            "cluster_id",
+            "string",
+            "Cluster of its sources, by meta.properties; null where that names none, where a later job "
+            "finished the run, and of runs of an earlier release",
+        ),
     ),
 )
 

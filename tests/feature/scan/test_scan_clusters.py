@@ -94,6 +94,17 @@ def test_decode_stops_where_the_sources_are_of_two_clusters(
     )
     assert not (tmp_path / "lake").exists()
     assert main(["decode", *sources[2:], "--lake", str(tmp_path / "lake")]) == 0
+    # And in a second run, by what the first one kept: its disk may be elsewhere then
+    (tmp_path / "west").rename(tmp_path / "unplugged")
+    capsys.readouterr()
+    for command in ("decode", "ingest"):
+        assert main([command, *sources[:2], "--lake", str(tmp_path / "lake")]) == 2
+        assert capsys.readouterr().err == (
+            "error: the lake has topics of cluster west, and the sources are of cluster east, by "
+            "meta.properties: decode each cluster into a --lake of its own\n"
+        )
+    (tmp_path / "unplugged").rename(tmp_path / "west")
+    assert main(["decode", *sources[2:], "--lake", str(tmp_path / "lake")]) == 0
     # Of one folder with both, where only one has the topics that are asked for
     put(tmp_path / "east/u-0", 0, batch(0))
     arguments = ["decode", "--source", str(tmp_path / "*st"), "--lake", str(tmp_path / "lake-2")]
