@@ -1,4 +1,7 @@
-"""Shows what a command is doing on standard error: a line that a terminal rewrites, else one now and then."""
+"""Shows what a command is doing on standard error: a line that a terminal rewrites, else one now and then.
+
+In a notebook, where standard error is red, progress goes to standard output.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,12 @@ def show(text: str) -> None:
         _is_shown = True
 
 
-def say(line: str = "") -> None:
+def _is_of_notebook() -> bool:
+    """Says whether the streams are those of a Jupyter kernel, which Databricks has too."""
+    return type(sys.stderr).__module__.startswith("ipykernel")
+
+
+def say(line: str = "", is_progress: bool = False) -> None:
     """Erases the status line, if one is shown, and writes a line that stays; "" for none."""
     global _is_shown
     with _lock:
@@ -42,7 +50,7 @@ def say(line: str = "") -> None:
             print(_ERASE, end="", file=sys.stderr, flush=True)
             _is_shown = False
         if line:
-            print(line, file=sys.stderr, flush=True)
+            print(line, file=sys.stdout if is_progress and _is_of_notebook() else sys.stderr, flush=True)
 
 
 @contextmanager
@@ -75,5 +83,5 @@ def _repeat(stop: threading.Event, name: str, detail: Callable[[], str]) -> None
         if is_rewritten:
             show(text)
         else:
-            say(printable(text))
+            say(printable(text), is_progress=True)
         wait = _REWRITTEN_EVERY if is_rewritten else _EVERY

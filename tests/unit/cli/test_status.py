@@ -88,6 +88,21 @@ def test_a_pipe_gets_nothing_of_a_short_phase(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err == ""
 
 
+def test_progress_in_a_notebook_is_not_red(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jupyter shows standard error in red; its streams are of a class of ipykernel."""
+    stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(status, "_FIRST_AFTER", 0.0)
+    seen = threading.Event()
+    with status.phase("decoding", lambda: seen.set() or "1 of 2 segments"):
+        assert seen.wait(10)
+    status.say("warning: one")
+    assert capsys.readouterr().out == "decoding: 1 of 2 segments\n"
+    assert stream.getvalue() == "warning: one\n"
+
+
 @pytest.mark.parametrize(
     ("size", "text"),
     [
