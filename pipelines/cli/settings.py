@@ -152,7 +152,7 @@ class Decoding(Checked):
         False, flag, "compare all bytes of known segments, not only their fingerprints"
     )
     max_batch_uncompressed: int = setting(
-        256 * MIB, byte_count, "a batch that decompresses to more than this is quarantined", "BYTES"
+        256 * MIB, byte_count, "a batch that decompresses to more than this counts as damage", "BYTES"
     )
     quarantine_content_bytes: int = setting(
         MIB, byte_count, "bytes of a damaged range that the table quarantine keeps", "BYTES"

@@ -304,7 +304,7 @@ TRANSACTIONS = Table(
         (
             "outcome_uncertain",
             "boolean",
-            "The marker may lie where it can't be seen: in quarantined bytes, or in segments that were "
+            "The marker may lie where it can't be seen: in damaged bytes, or in segments that were "
             "deleted before they were decoded, or are left out",
         ),
         (
