@@ -234,6 +234,27 @@ QUERY = Command(
     extra="sql",
     example='--lake lake "SELECT topic, records FROM topics"',
 )
+EXPORT_FORMATS = ("parquet", "csv", "xlsx", "duckdb")
+EXPORT = Command(
+    "export",
+    "export",
+    "Write the committed records of a topic to one file, for a colleague or a BI tool. Needs no Java.",
+    ("lake", "cores"),
+    (
+        Argument("topic", "the topic, by its whole name", metavar="NAME"),
+        Argument("output", "the file (default: the topic's name, in this folder)", metavar="FILE"),
+        Argument("format", "auto: by the name of the file", choices=("auto", *EXPORT_FORMATS)),
+        Argument(
+            "values", "typed: by the topic's typed table, if the lake has one", choices=("typed", "text")
+        ),
+        Argument("overwrite", "replace a file that is there", is_switch=True),
+        _AT,
+        _LOG,
+    ),
+    kind=LakeSettings,
+    extra="export",
+    example="--lake lake --topic orders --output orders.xlsx",
+)
 SQL = Command(
     "sql",
     "sql_shell",
@@ -447,7 +468,7 @@ RECOVER = Command(
 GROUPS = {
     "look into log files": (SCAN, FIND, INSPECT, DUMP),
     "load them into a lake": (DECODE, DECODE_VALUES, INGEST),
-    "ask the lake": (QUERY, SQL, QUALITY_REPORT, FORMAT_REPORT),
+    "ask the lake": (QUERY, SQL, EXPORT, QUALITY_REPORT, FORMAT_REPORT),
     "repair": (RECOVER,),
     "keep": (MAINTAIN,),
 }

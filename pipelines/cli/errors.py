@@ -108,6 +108,11 @@ def with_next_step(reason: str, otherwise: str = "") -> str:
     return reason + otherwise
 
 
+def needs_extra(what: str, error: ImportError, extra: str) -> UserError:
+    """Returns the UserError for a package that is not installed. extra: of the wheel, which brings it."""
+    return UserError(f"{what} needs {error.name}: pip install 'kafka-log-lake[{extra}]'")
+
+
 def unwritable(place: str, error: BaseException) -> UserError:
     """Returns the UserError for a place that can't be written: an option and its path, or a lake."""
     reason = getattr(error, "strerror", None) or one_line(error)

@@ -70,10 +70,15 @@ def csv_cell(value: str | bool | int | float | None, is_data: bool = False) -> s
         return ""
     if not isinstance(value, str):
         return str(value).lower()
-    text = _CONTROLS.sub(lambda one: one[0].encode("unicode_escape").decode(), value)
+    text = without_controls(value)
     if not is_data and _FORMULA.match(text) and not _NUMBER.fullmatch(text):
         text = f"'{text}"
     return text if text and not _QUOTED.search(text) else '"' + text.replace('"', '""') + '"'
+
+
+def without_controls(text: str) -> str:
+    r"""Escapes what no cell of a table needs (see ``csv_cell``): ``\x1b``."""
+    return _CONTROLS.sub(lambda one: one[0].encode("unicode_escape").decode(), text)
 
 
 def base64_text(data: bytes | None) -> str | None:

@@ -21,6 +21,12 @@ def check_output(path: str, lake: str) -> str:
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in (CSV, PARQUET):
         raise UserError(f"--output {path} must end in {CSV} or {PARQUET}")
+    check_place(path, lake)
+    return suffix
+
+
+def check_place(path: str, lake: str) -> None:
+    """Raises a UserError for a file that can't be written: a folder, or a place in the lake."""
     folder = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(folder):
         raise UserError(f"--output {path}: there is no folder {folder}")
@@ -29,7 +35,6 @@ def check_output(path: str, lake: str) -> str:
     place = local_path(lake)
     if place is not None and os.path.commonpath([os.path.realpath(place), folder]) == os.path.realpath(place):
         raise UserError(f"--output {path} lies in the lake: choose a folder outside it")
-    return suffix
 
 
 def write_csv(path: str, lines: Iterable[str]) -> int:

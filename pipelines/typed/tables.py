@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -45,17 +45,20 @@ class TypedTable:
         return any(partition is not None for partition in self.partitions)
 
 
-def typed_tables(address: str, statement: str = "", at: str | None = None) -> Iterator[TypedTable]:
+def typed_tables(
+    address: str, statement: str = "", at: str | None = None, topics: Collection[str] | None = None
+) -> Iterator[TypedTable]:
     """Yields the tables that a statement names ("" for all). at: a state of the lake; None for now.
 
-    Names that differ only in case get a number, as SQL ignores case.
+    topics: only tables of these. Names that differ only in case get a number, as SQL ignores case.
     """
     text = statement.casefold()
     for folder in (one for one in FOLDERS if not text or one in text):
         found = _tables_in(address, folder)
         names = safe_names([unquote(one) for one in found])
         for name, own in zip(names, found, strict=True):
-            if name.casefold() not in text and text:
+            is_meant = topics is None or unquote(own) in topics
+            if not is_meant or (name.casefold() not in text and text):
                 continue
             with suppress(TableNotFoundError):
                 table = f"{folder}/{own}"

@@ -79,6 +79,10 @@ RUNS = {
         'query --lake lake "DELETE FROM batches"',
         'query --lake none "SELECT 1"',
     ),
+    "export": (
+        "export --lake lake --topic headers.v1 --output headers.csv --overwrite",
+        "export --lake lake --topic header",
+    ),
     "sql": (
         "sql --lake lake < help\nSELECT count(*) AS batches\nFROM batches; SELECT nothing;\nSELECT 1 AS one",
     ),

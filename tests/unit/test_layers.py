@@ -29,7 +29,7 @@ SHARED = (
 # One room a command. decode/ has the two jobs next to it: ingest_raw.py and decode_batches.py
 FEATURES = (
     *("decode", "decode_values", "find", "scan", "inspect_batch", "dump_log", "recover", "maintain", "query"),
-    *("sql_shell", "quality_report", "format_report"),
+    *("sql_shell", "export", "quality_report", "format_report"),
 )
 JOBS = {"ingest_raw": "decode", "decode_batches": "decode"}
 # The few that use another feature: what a search, a scan and a report say of copies and batches is what
@@ -41,6 +41,7 @@ USES = {
     "decode": {"recover", "decode_values"},
     "quality_report": {"inspect_batch"},
     "sql_shell": {"query"},
+    "export": {"query"},
 }
 # vectorized_varint is a kernel with a separate module: users know it by that name
 WITH_KERNELS = {"vectorized_varint": "kernels"}
@@ -167,6 +168,7 @@ def test_java_check_runs_before_anything_is_installed() -> None:
         ),
         (("pipelines.quality_report.command",), JVM),
         (("pipelines.query.command", "pipelines.sql.database"), JVM),
+        (("pipelines.export.command",), JVM | {"xlsxwriter"}),
     ],
 )
 def test_what_a_start_does_not_load(modules: tuple[str, ...], not_loaded: set[str]) -> None:
