@@ -96,7 +96,12 @@ def test_progress_in_a_notebook_is_not_red(
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setattr(status, "_FIRST_AFTER", 0.0)
     seen = threading.Event()
-    with status.phase("decoding", lambda: seen.set() or "1 of 2 segments"):
+
+    def detail() -> str:
+        seen.set()
+        return "1 of 2 segments"
+
+    with status.phase("decoding", detail):
         assert seen.wait(10)
     status.say("warning: one")
     assert capsys.readouterr().out == "decoding: 1 of 2 segments\n"
