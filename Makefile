@@ -32,7 +32,7 @@ SAMPLES := v0-codec-* v1-codec-* v2-codec-* mixed-magic v2-txn-* v2-compacted v2
 DAMAGED := bitflip-* trunc-mid-* header-count-huge-* magic-3-* random-bytes-* zstd-corrupt-middle-*
 SAMPLED := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAGED),--source '$(CORPUS)/hostile/$(s)')
 
-.PHONY: help setup run samples spark check test test-environment test-all texts test-bounds fuzz soak sql report report-check docs notebooks bench bench-full package wheel audit lint fmt clean lock
+.PHONY: help setup run samples spark check test test-environment test-all texts test-bounds fuzz soak definitions sql report report-check docs notebooks bench bench-full package wheel audit lint fmt clean lock
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -114,6 +114,9 @@ notebooks: setup  ## the notebooks as .ipynb, in build/notebooks
 soak: setup  ## logs change and jobs die at random, tables are compared (SOAK_STEPS=2000, SOAK_KILLS=50, SOAK_SEED)
 	@SOAK_STEPS='$(SOAK_STEPS)' SOAK_SEED='$(SOAK_SEED)' $(PY) -m tests.soak.life
 	@SOAK_KILLS='$(SOAK_KILLS)' SOAK_SEED='$(SOAK_SEED)' $(PY) -m tests.soak
+
+definitions: setup  ## Kafka's message definitions anew, from its jars; fails where the registry has a newer release
+	@$(PY) -m tools.message_definitions
 
 bench: setup  ## the benchmarks, as ratios against peers on the same machine
 	@$(PY) -m benchmarks.bench

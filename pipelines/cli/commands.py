@@ -20,6 +20,7 @@ from kafka_log_lake.pipelines.cli.settings import (
     Watching,
 )
 from kafka_log_lake.pipelines.cli.values import count, from_0
+from kafka_log_lake.udfs.values.internal.definitions import NEWEST, RELEASES
 
 _KEY = "TEXT|0xHEX|@FILE"
 _PLACE, _OFFSET = from_0(10**19), from_0(10**18, "must be an offset")
@@ -339,6 +340,7 @@ DUMP = Command(
         Argument("cluster_metadata_decoder", "of __cluster_metadata", is_switch=True),
         Argument("remote_log_metadata_decoder", "of __remote_log_metadata", is_switch=True),
         Argument("share_group_state_decoder", "of __share_group_state", is_switch=True),
+        Argument("as", "the release of Kafka whose tool's text is printed", choices=RELEASES, default=NEWEST),
         Argument("index_sanity_check", "check an index as a broker does when it starts", is_switch=True),
         Argument("verify_index_only", "compare an index with its segment, print no entry", is_switch=True),
         _bytes("max_message_size", "largest batch of an index", default="5242880"),
@@ -349,7 +351,7 @@ DUMP = Command(
     extra="",
     screen=Screen(
         "FILE... [OPTIONS]",
-        "Print the lines of kafka-dump-log.sh (Kafka 4.1) for the same flags. No Java.",
+        "Print the lines of kafka-dump-log.sh (Kafka 4.1 to 4.4) for the same flags. No Java.",
         (
             ("Files", "FILE: .log, .index, .timeindex, .txnindex, .snapshot, .checkpoint, *-checkpoint"),
             ("", "files: separated by commas", "include_deleted: a folder of logs"),
@@ -357,7 +359,7 @@ DUMP = Command(
             (
                 *("Decoders", "key_decoder_class", "value_decoder_class", "offsets_decoder"),
                 *("transaction_log_decoder", "cluster_metadata_decoder"),
-                *("remote_log_metadata_decoder", "share_group_state_decoder"),
+                *("remote_log_metadata_decoder", "share_group_state_decoder", "as"),
             ),
             ("Indexes", "index_sanity_check", "verify_index_only", "max_message_size"),
             ("Bounds", "max_bytes", "max_batch_uncompressed"),

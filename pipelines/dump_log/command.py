@@ -63,6 +63,7 @@ class _Dump:
             key_kind=self._decoders[1].kind,
             value_kind=self._decoders[0].kind,
             topic=topics[0] if topics else None,
+            release=options["as"],
             max_batch_uncompressed=limit,
         )
         self.found = index_text.IndexProblems()

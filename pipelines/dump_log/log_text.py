@@ -33,6 +33,7 @@ from kafka_log_lake.udfs.kernels import log_lines as k
 from kafka_log_lake.udfs.kernels.framing import BATCH
 from kafka_log_lake.udfs.kernels.jvm_text import repair_bytes
 from kafka_log_lake.udfs.storage.byte_source import ByteSource
+from kafka_log_lake.udfs.values.internal.definitions import NEWEST
 
 _OUT_BYTES = 4 << 20
 _COLUMNS = ("key", "value", "offset", "timestamp_ms", "headers", "sequence")
@@ -50,7 +51,7 @@ class Prints:
 
     records: those of batches, too. contents: keys and values, decoded by key_kind and value_kind, or as
     records of an internal topic. metadata: what is known of a record besides them. more: what the tool does
-    not print: values of headers, damage, and what follows it.
+    not print: values of headers, damage, and what follows it. release: the release of Kafka's tool.
     """
 
     records: bool = False
@@ -60,6 +61,7 @@ class Prints:
     key_kind: str = STRING
     value_kind: str = STRING
     topic: str | None = None
+    release: str = NEWEST
     max_batch_uncompressed: int = MAX_BATCH_UNCOMPRESSED
 
     @property
@@ -74,7 +76,9 @@ class Prints:
 
     @property
     def parse(self) -> Parse:
-        return topic_parse(self.topic) if self.topic else plain_parse(self.key_kind, self.value_kind)
+        if self.topic:
+            return topic_parse(self.topic, self.release)
+        return plain_parse(self.key_kind, self.value_kind)
 
 
 @dataclass

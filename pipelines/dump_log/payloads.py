@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,14 +19,15 @@ import pyarrow as pa
 from kafka_log_lake.udfs.decoder.kafka_reader import Record, Refused
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.kernels.log_lines import TextColumn
-from kafka_log_lake.udfs.values.internal.definitions import messages
-from kafka_log_lake.udfs.values.internal.readers import (
-    UNKNOWN_TAGS,
-    Reader,
-    UnreadableMessage,
-    message_reader,
+from kafka_log_lake.udfs.values.internal.columns import TRANSACTION_STATES
+from kafka_log_lake.udfs.values.internal.definitions import NEWEST, RELEASES
+from kafka_log_lake.udfs.values.internal.readers import UNKNOWN_TAGS, UnreadableMessage
+from kafka_log_lake.udfs.values.internal.topics import (
+    InternalRecord,
+    control_fields,
+    record_reader,
+    with_consumer_protocol,
 )
-from kafka_log_lake.udfs.values.internal.topics import InternalRecord, record_reader, with_consumer_protocol
 
 STRING, LONG, INTEGER, BYTES = "string", "long", "integer", "bytes"
 _CLASSES = {"StringDecoder": STRING, "LongDecoder": LONG, "IntegerDecoder": INTEGER, "DefaultDecoder": BYTES}
@@ -118,8 +118,9 @@ def fixed(array: np.ndarray) -> np.ndarray:
 # Internal topics
 
 
-def _coordinator(topic: str) -> Parse:
-    read = record_reader(topic)
+def _coordinator(topic: str, release: str) -> Parse:
+    read = record_reader(topic, release)
+    names_states = RELEASES.index(release) >= RELEASES.index("4.4")
 
     def parse(offset: int, key: bytes | None, value: bytes | None) -> Contents:
         if key is None:
@@ -130,15 +131,19 @@ def _coordinator(topic: str) -> Parse:
         if record.key is None or (value is not None and record.value is None):
             return f"Error at offset {offset}, skipping. {record.problem}".encode(), None
         name = jackson({"type": str(record.type), "data": record.key})
-        return name.encode(), _value(record).encode()
+        return name.encode(), _value(record, names_states).encode()
 
     return parse
 
 
-def _value(record: InternalRecord) -> str:
+def _value(record: InternalRecord, names_states: bool) -> str:
     fields = record.value
     if fields is None:
         return "<DELETE>"
+    if names_states and "transactionStatus" in fields:
+        state = fields["transactionStatus"]
+        is_known = 0 <= state < len(TRANSACTION_STATES)
+        fields = fields | {"transactionStatus": TRANSACTION_STATES[state] if is_known else str(state)}
     if record.name == "GroupMetadata":
         fields = with_consumer_protocol(fields)
     return jackson({"version": str(record.version), "data": fields})
@@ -149,9 +154,9 @@ def metadata_type(name: str) -> str:
     return re.sub(r"(?<!^)([A-Z])", r"_\1", name).upper()
 
 
-def _values(topic: str, place: str, text_of: Callable[[InternalRecord], str]) -> Parse:
+def _values(topic: str, release: str, place: str, text_of: Callable[[InternalRecord], str]) -> Parse:
     """Returns a parser for a topic without keys. place: precedes an offset. text_of: may raise ValueError."""
-    read = record_reader(topic)
+    read = record_reader(topic, release, reads_newer=True)
 
     def parse(offset: int, key: bytes | None, value: bytes | None) -> Contents:
         record = read(None, value)
@@ -185,13 +190,13 @@ TOPIC_OF = {
 }
 
 
-def topic_parse(topic: str) -> Parse:
-    """Returns a parser that prints keys and values of an internal topic's records."""
+def topic_parse(topic: str, release: str = NEWEST) -> Parse:
+    """Returns a parser that prints keys and values of an internal topic's records as a release does."""
     if topic == "__cluster_metadata":
-        return _values(topic, "", _cluster_metadata)
+        return _values(topic, release, "", _cluster_metadata)
     if topic == "__remote_log_metadata":
-        return _values(topic, "offset ", _remote_log_metadata)
-    return _coordinator(topic)
+        return _values(topic, release, "offset ", _remote_log_metadata)
+    return _coordinator(topic, release)
 
 
 # Control records
@@ -204,11 +209,6 @@ _MESSAGES = {
     "KRAFT_VERSION": ("KRaftVersion", "KRaftVersionRecord"),
     "KRAFT_VOTERS": ("KRaftVoters", "VotersRecord"),
 }
-
-
-@cache
-def _reader(name: str) -> Reader:
-    return next(message_reader(m, 0) for m in messages("control_records") if m.name == name)
 
 
 def control_text(record: Record) -> bytes:
@@ -226,7 +226,7 @@ def control_text(record: Record) -> bytes:
     if value is None:
         raise Refused(f"a control record {kind} without a value")
     try:
-        fields, _ = _reader(name)(value, 0)
+        fields = control_fields(name, value)
     except UnreadableMessage as why:
         raise Refused(f"a control record {kind}: {why}") from None
     return f" {shown} {jackson(fields)}".encode()

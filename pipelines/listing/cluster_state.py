@@ -18,9 +18,12 @@ import pyarrow as pa
 from kafka_log_lake.udfs.decoder.decoded import Damage
 from kafka_log_lake.udfs.indexes.kraft_snapshot import METADATA_TOPIC, snapshot_id
 from kafka_log_lake.udfs.values.internal.columns import internal_records
+from kafka_log_lake.udfs.values.internal.readers import UnreadableMessage
+from kafka_log_lake.udfs.values.internal.topics import control_fields
 
 Fields = dict[str, Any]
 UNCHANGED_LEADER, NO_LEADER = -2, -1  # of a PartitionChangeRecord
+VOTERS = "VotersRecord"  # the control record KRAFT_VOTERS
 _RESOURCES = {2: "topic", 4: "broker", 8: "broker-logger", 16: "client-metrics", 32: "group"}
 _ACL_RESOURCES = {
     2: "topic",
@@ -81,7 +84,9 @@ class ClusterState:
 
     topics: id -> name. partitions: (topic id, number). configs: (resource type, name) -> name -> value.
     features: name -> level. acls: id -> its fields. users: (name, mechanism) -> iterations, no secret.
-    quotas: entity -> name -> value. reached: the offset after the last record; epoch: that record's, -1
+    quotas: entity -> name -> value. voters: node id -> directory id of the controllers that elect the leader
+    and decide what is committed, where they can change (KIP-853); empty where their settings name them.
+    reached: the offset after the last record; epoch: that record's, -1
     without one. unread: what could not be read or applied, by record type and version, with how often: the
     state may lack what these say.
     """
@@ -94,6 +99,7 @@ class ClusterState:
     acls: dict[str, Fields] = field(default_factory=dict)
     users: dict[tuple[str, str], int] = field(default_factory=dict)
     quotas: dict[str, dict[str, float]] = field(default_factory=dict)
+    voters: dict[int, str] = field(default_factory=dict)
     reached: int = 0
     epoch: int = -1
     unread: Counter[str] = field(default_factory=Counter)
@@ -124,6 +130,8 @@ class ClusterState:
             done, self._open = self._open or [], None
             for change in done:
                 self._apply(*change)
+        elif name == VOTERS:  # control records are in no transaction
+            self._apply(name, value)
         elif self._open is not None and value is not None:
             self._open.append((name, value))
         else:
@@ -269,6 +277,10 @@ def _quota(state: ClusterState, fields: Fields) -> None:
         values[fields["key"]] = fields["value"]
 
 
+def _voters(state: ClusterState, fields: Fields) -> None:
+    state.voters = {one["voterId"]: one["voterDirectoryId"] for one in fields["voters"]}
+
+
 _HANDLERS: dict[str, Callable[[ClusterState, Fields], object]] = {
     "TopicRecord": _topic,
     "RemoveTopicRecord": _remove_topic,
@@ -287,10 +299,11 @@ _HANDLERS: dict[str, Callable[[ClusterState, Fields], object]] = {
     "UserScramCredentialRecord": _user,
     "RemoveUserScramCredentialRecord": _remove_user,
     "ClientQuotaRecord": _quota,
+    VOTERS: _voters,
 }
 _WITHOUT_STATE = {
     *("NoOpRecord", "ZkMigrationStateRecord", "DelegationTokenRecord", "RemoveDelegationTokenRecord"),
-    *("ProducerIdsRecord", "RegisterControllerRecord"),
+    *("ProducerIdsRecord", "RegisterControllerRecord", "UnregisterControllerRecord"),
 }
 # No record of these kinds says where partitions are; of a kind that is not known, and of damage, any may
 _WITHOUT_PARTITIONS = {*_HANDLERS, *_WITHOUT_STATE} - {
@@ -308,8 +321,8 @@ COLUMNS = ("offset", "leader_epoch", "control_type", "key", "value")
 class MetadataRecord(NamedTuple):
     """A record of a metadata log.
 
-    name: of its type, with the version where the value can't be read; None of a control record. value: as
-    JSON; None where it can't be read.
+    name: of its type, with the version where the value can't be read; None of a control record but of one
+    with the voters. value: as JSON; None where it can't be read.
     """
 
     offset: int
@@ -337,8 +350,18 @@ def decoded_records(batches: Iterable[pa.RecordBatch]) -> Iterator[MetadataRecor
         own = [METADATA_TOPIC if kind is None else None for kind in rows["control_type"]]
         topics = pa.array(own, pa.string())
         found = internal_records(topics, batch.column("key"), batch.column("value")).to_pylist()
-        for offset, epoch, one in zip(rows["offset"], rows["leader_epoch"], found, strict=True):
-            yield MetadataRecord(offset, epoch, *((None, None) if one is None else _named(one)))
+        for i, one in enumerate(found):
+            named = (None, None) if one is None else _named(one)
+            if rows["control_type"][i] == "KRAFT_VOTERS":
+                named = VOTERS, _voters_json(rows["value"][i])
+            yield MetadataRecord(rows["offset"][i], rows["leader_epoch"][i], *named)
+
+
+def _voters_json(value: bytes | None) -> str | None:
+    try:
+        return json.dumps(control_fields(VOTERS, value or b""))
+    except UnreadableMessage:
+        return None
 
 
 def _named(record: Fields) -> tuple[str, str | None]:

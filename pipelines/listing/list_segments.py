@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.terminal import first_names
+from kafka_log_lake.pipelines.listing.cluster_state import snapshots
 from kafka_log_lake.pipelines.listing.leftovers import deleted_files, passed_files, passed_folder
 from kafka_log_lake.pipelines.listing.local import local_folders
 from kafka_log_lake.pipelines.listing.naming import (
@@ -39,6 +40,7 @@ from kafka_log_lake.udfs.compute import pc
 from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX
 from kafka_log_lake.udfs.format.patterns import compiled
 from kafka_log_lake.udfs.format.schema import SEGMENTS
+from kafka_log_lake.udfs.indexes.kraft_snapshot import METADATA_TOPIC
 
 if TYPE_CHECKING:
     import regex
@@ -151,9 +153,18 @@ def no_segments_error(sources: Collection[str], listing: Listing | None = None) 
         text += "; for a folder with another name pass --topic NAME --partition NUMBER"
     if listing.passed_over:
         text += "; --include-deleted reads what a broker left behind"
+    if any(map(_snapshots_alone, sources)):
+        text += (
+            f"; {METADATA_TOPIC}-0 holds snapshots alone, of a controller that never started or has no log: "
+            "recover --metadata reads them"
+        )
     if any(os.path.isdir(os.path.join(source, SEGMENTS.name, "_delta_log")) for source in sources):
         text += "; it is a lake, which find --lake and query --lake read"
     return UserError(text)
+
+
+def _snapshots_alone(source: str) -> bool:
+    return bool(snapshots(source) or snapshots(os.path.join(source, f"{METADATA_TOPIC}-0")))
 
 
 def _check_one_folder(folders: Iterable[Folder]) -> None:

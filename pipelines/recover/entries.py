@@ -90,7 +90,8 @@ class SegmentFile(NamedTuple):
 class Copy:
     """One copy of a partition: its batches and what the broker wrote next to them.
 
-    name: of the source, with the folder's suffix where it is not a live log. state: live, future, delete,
+    name: of the source, with the folder's suffix where it is not a live log. broker_id, directory_id: of its
+    log directory, None where ``meta.properties`` has none. state: live, future, delete,
     stray; deleted: a ``.log.deleted`` file by itself. epochs: entries of leader-epoch-checkpoint (epoch,
     start offset), None without a readable file; has_whole_epochs: whether each of its lines is one.
     log_start, high_watermark, recovery_point, cleaned_before: entries of the checkpoint files, None without
@@ -118,6 +119,7 @@ class Copy:
     snapshots: dict[int, np.ndarray] = field(default_factory=dict)
     unbelieved: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
+    directory_id: str | None = None
 
     @property
     def sound(self) -> np.ndarray:

@@ -1,15 +1,17 @@
 """``recover --metadata``: compares the metadata logs of controllers, and finds the state they agreed on.
 
-A record of the metadata log is committed once a majority of the controllers has it.
+A record of the metadata log is committed once a majority of the voters has it. The voters are those of the
+last VotersRecord in the log (KIP-853); in a quorum without one those that ``quorum-state`` names.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.listing.cluster_state import (
     COLUMNS,
+    MISSING,
     ClusterState,
     decoded_records,
     is_whole,
@@ -36,24 +39,28 @@ from kafka_log_lake.pipelines.recover.entries import Copy
 from kafka_log_lake.pipelines.recover.history import Certainty
 from kafka_log_lake.pipelines.recover.log_writer import copy_log, healed_log, records_of, write_log
 from kafka_log_lake.pipelines.recover.sources import Inventory
+from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.indexes.kraft_snapshot import BOOTSTRAP, METADATA_TOPIC, snapshot_id
 from kafka_log_lake.udfs.storage.regular_file import MOST_INDEX_BYTES, MOST_SMALL_BYTES, read_regular
 
 _PLACE = PartitionFolder(METADATA_TOPIC, 0)
+NO_DIRECTORY = "A" * 22  # of a voter that was one before voters had directories
 
 
 @dataclass
 class Quorum:
     """The compared metadata logs of a quorum.
 
-    voters: node ids; empty where no file names them. committed: the offset after the last record that a
+    voters: node id -> directory id, "" where it may be any; empty where nothing names them. unread: of the
+    records that may name other ones, which can't be read. committed: the offset after the last record that a
     majority of the voters has; None where the disks of fewer than a majority are here. ends: the offset after
     the last true record of each copy. snapshot: path of the newest snapshot of the true history, None without
     one.
     """
 
     one: Compared
-    voters: list[int]
+    voters: dict[int, str]
+    unread: str
     committed: int | None
     ends: dict[str, int]
     snapshot: str | None
@@ -61,7 +68,11 @@ class Quorum:
     @property
     def missing(self) -> list[int]:
         """Returns the node ids of voters whose disks are not here."""
-        return sorted(set(self.voters) - {copy.broker_id for copy in self.one.copies})
+        return sorted(self.voters.keys() - {one.broker_id for one in self.one.copies if self.is_voter(one)})
+
+    def is_voter(self, copy: Copy) -> bool:
+        """Returns whether a copy is the log of a voter: another disk under its node id is none."""
+        return _is_voter(copy, self.voters)
 
     @property
     def doubts(self) -> list[str]:
@@ -70,7 +81,9 @@ class Quorum:
         if self.missing:
             found.append(f"copies missing: controller {', '.join(map(str, self.missing))}")
         if not self.voters:
-            found.append("no quorum-state names the voters, so a controller's copy may be missing")
+            found.append("no quorum-state and no record names the voters: a controller's copy may be missing")
+        if self.unread:
+            found.append(f"the voters may be others: {self.unread}")
         return found
 
     @property
@@ -96,12 +109,30 @@ def compare_quorum(inventory: Inventory, settings: Settings) -> Quorum:
     ends = {
         copy.name: max(one.true_end(copy) or 0, snapshot_end(_newest_snapshot([copy]))) for copy in copies
     }
-    voters = sorted({voter for copy in copies for voter in _voters(copy)})
     snapshot = _newest_snapshot([copy for copy in copies if copy.number in one.history.holders])
-    return Quorum(one, voters, _committed(copies, ends, voters), ends, snapshot)
+    control = _control_records(one, snapshot)
+    voters = control.voters or {voter: "" for copy in copies for voter in _fixed_voters(copy)}
+    return Quorum(one, voters, control.unread_text, _committed(copies, ends, voters), ends, snapshot)
 
 
-def _voters(copy: Copy) -> list[int]:
+def _control_records(one: Compared, snapshot: str | None) -> ClusterState:
+    """Returns what the snapshot and the control records of the true history say."""
+    log = healed_log(one)
+    control = log.batches[log.batches["attributes"] & f.CONTROL_MASK != 0]
+    batches = records_of(dataclasses.replace(log, batches=control), COLUMNS)
+    state = state_of(snapshot, decoded_records(batch for _, batch in batches))
+    state.unread[MISSING] = 0  # the records between control records
+    return state
+
+
+def _is_voter(copy: Copy, voters: Mapping[int, str]) -> bool:
+    directory = voters.get(copy.broker_id) if copy.broker_id is not None else None
+    return directory is not None and (
+        directory in ("", NO_DIRECTORY, copy.directory_id) or not copy.directory_id
+    )
+
+
+def _fixed_voters(copy: Copy) -> list[int]:
     """Reads the node ids of voters from ``quorum-state``; [] if it is missing or the voters can change."""
     path = os.path.join(local_path(copy.folder) or "", QUORUM_STATE)
     try:
@@ -111,15 +142,15 @@ def _voters(copy: Copy) -> list[int]:
         return []
 
 
-def _committed(copies: Sequence[Copy], ends: dict[str, int], voters: Sequence[int]) -> int | None:
+def _committed(copies: Sequence[Copy], ends: dict[str, int], voters: Mapping[int, str]) -> int | None:
     """Returns the highest offset that a majority reaches; None without the disks of a majority.
 
-    voters: node ids; empty where every disk counts as one.
+    voters: as of a Quorum; empty where every disk counts as one.
     """
     held: dict[int | str, int] = {}
     for copy in copies:
         key = copy.broker_id if copy.broker_id is not None else copy.name
-        if not voters or key in voters:
+        if not voters or _is_voter(copy, voters):
             held[key] = max(held.get(key, 0), ends[copy.name])
     count = len(voters) or len(held)
     reached = sorted(held.values(), reverse=True)[count // 2 :]
@@ -181,13 +212,13 @@ def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:
     for copy in one.copies:
         epochs = ", ".join(f"{epoch}@{start}" for epoch, start in epochs_of_batches(copy))
         lost = int((copy.entries["is_sound"] & ~one.history.is_true[copy.number]).sum())
-        role = "voter" if copy.broker_id in quorum.voters else "observer"
+        role = "voter" if quorum.is_voter(copy) else "observer"
         words = f"{copy.name:12} {role}, true history up to {quorum.ends[copy.name]}, epochs {epochs}"
         words += f"; {counted_noun(lost, 'batch')} of a history that lost" if lost else ""
         words += f"; {counted_noun(len(copy.hurts), 'damaged range')}" if copy.hurts else ""
         lines.append(words)
     best = max(one.copies, key=lambda copy: (quorum.ends[copy.name], -copy.number))
-    voters = ", ".join(map(str, quorum.voters)) or "not named by any quorum-state"
+    voters = ", ".join(map(str, quorum.voters)) or "not named by any quorum-state or record"
     held: dict[str, Sized] = {"topic": state.topics, "partition": state.partitions, "broker": state.brokers}
     held |= {"ACL": state.acls, "SCRAM user": state.users}
     counts = ", ".join(counted_noun(len(some), noun) for noun, some in held.items())
@@ -228,7 +259,7 @@ def _committed_text(quorum: Quorum) -> str:
         of_voters = "a majority of the voters has it on these disks"
         who = of_voters if quorum.voters else "most of these disks have it"
         return f"up to offset {quorum.committed}: {who}"
-    here = len({copy.broker_id for copy in quorum.one.copies} & set(quorum.voters))
+    here = len(quorum.voters) - len(quorum.missing)
     known = snapshot_end(quorum.snapshot)  # of committed records alone
     return (
         f"not known{f' beyond offset {known}' if known else ''}: the disks of {here} of {len(quorum.voters)} "

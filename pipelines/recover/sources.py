@@ -22,6 +22,7 @@ import numpy as np
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.lake.address import HEALED_LOG
 from kafka_log_lake.pipelines.listing.checkpoints import read_offsets
+from kafka_log_lake.pipelines.listing.cluster_state import snapshots
 from kafka_log_lake.pipelines.listing.identity import Identity, read_identity
 from kafka_log_lake.pipelines.listing.local import topic_id_of
 from kafka_log_lake.pipelines.listing.naming import (
@@ -62,7 +63,7 @@ from kafka_log_lake.udfs.indexes.files import (
     TRANSACTION_INDEX,
     broker_file,
 )
-from kafka_log_lake.udfs.indexes.kraft_snapshot import METADATA_TOPIC
+from kafka_log_lake.udfs.indexes.kraft_snapshot import METADATA_TOPIC, snapshot_id
 from kafka_log_lake.udfs.indexes.producer_snapshot import ENTRY as PRODUCER
 from kafka_log_lake.udfs.indexes.producer_snapshot import Snapshot, read_producer_snapshot
 from kafka_log_lake.udfs.storage.byte_source import reason_of
@@ -152,8 +153,13 @@ def _partition_folders(root: str, inventory: Inventory) -> Iterator[str]:
             continue
         todo += sorted((entry.path for entry in entries if entry.is_dir(follow_symlinks=False)), reverse=True)
         is_place = not isinstance(parse_folder(canonical(path)), str) or parse_left_folder(path)
-        if is_place and any(entry.name in _OWN or entry.name.endswith(SEGMENT_SUFFIX) for entry in entries):
+        if is_place and any(_marks_a_log(entry.name) for entry in entries):
             yield path
+
+
+def _marks_a_log(name: str) -> bool:
+    """Returns whether a folder with a file of this name holds a log, of which a snapshot may be all."""
+    return name in _OWN or name.endswith(SEGMENT_SUFFIX) or snapshot_id(name) is not None
 
 
 def _add(folder: str, source: Source, inventory: Inventory) -> None:
@@ -173,9 +179,9 @@ def _add(folder: str, source: Source, inventory: Inventory) -> None:
     copy, deleted = _read_copy(
         folder, f"{name}/{os.path.basename(folder)}" if left else name, state, inventory
     )
-    copy.broker_id = identity.node_id
+    copy.broker_id, copy.directory_id = identity.node_id, identity.directory_id
     _add_deleted(copy, deleted, f"{name}/{os.path.basename(folder)}", inventory.copies[place], inventory)
-    if copy.files or copy.epochs or copy.topic_id:
+    if copy.files or copy.epochs or copy.topic_id or snapshots(folder):
         inventory.copies[place].append(copy)
     else:
         inventory.skipped["folder without a segment"] += 1

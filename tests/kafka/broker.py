@@ -24,6 +24,15 @@ from tests.kafka.reader import JANINO, PACKAGE, ROOT, SPARK_HOME, classpath
 from tests.support.java import quick_java
 
 _BROKER = PACKAGE.replace("kafka-clients", "kafka_2.13")
+# By release of Kafka: what is fetched, and where to
+OLDEST, NEWEST = "4.1", "4.4"
+_BROKERS = {
+    OLDEST: ((_BROKER,), ROOT / "build" / "kafka" / "kafka_2.13"),
+    NEWEST: (
+        ("org.apache.kafka:kafka_2.13:4.4.0", "org.apache.kafka:kafka-tools:4.4.0"),
+        ROOT / "build" / "kafka" / "kafka_2.13-4.4",
+    ),
+}
 _TOOLS = PACKAGE.replace("kafka-clients", "kafka-tools")
 _PYTHON_CLIENT = "confluent-kafka==2.16.1"
 _CLIENT = Path(__file__).with_name("KafkaClient.java")
@@ -108,10 +117,17 @@ def start_node(properties: Path, port: int, logs: Path, heap: str) -> Broker:
     return started
 
 
-def broker_classpath() -> str:
-    """The broker with all it needs; Spark's resolution leaves out Scala, which Spark has."""
-    jars = classpath((_BROKER,), ROOT / "build" / "kafka" / "kafka_2.13")
+def broker_classpath(release: str = OLDEST) -> str:
+    """The broker of a release, with all it needs; Spark's resolution leaves out Scala, which Spark has."""
+    packages, folder = _BROKERS[release]
+    jars = classpath(packages, folder)
     return os.pathsep.join([jars, *map(str, SPARK_HOME.glob("jars/scala-library-*.jar"))])
+
+
+def broker_jars(release: str) -> list[Path]:
+    """The jars of a release, fetched where they are missing."""
+    broker_classpath(release)
+    return sorted((_BROKERS[release][1] / "jars").glob("*.jar"))
 
 
 def with_tools(folder: Path) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Kafka's own classes as the judge of the messages in internal topics: ``KafkaMessages.java``.
 
-The jars come as those of ``tests.kafka.reader`` do, into ``build/kafka/internal``.
+The jars are those of the newest release's broker (``tests.kafka.broker``).
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.kafka.reader import JANINO, ROOT, classpath
+from tests.kafka.broker import NEWEST, broker_classpath
+from tests.kafka.reader import JANINO
 from tests.support.java import quick_java
 
-_MODULES = ("group-coordinator", "transaction-coordinator", "share-coordinator", "metadata", "storage")
-_PACKAGES = [f"org.apache.kafka:kafka-{module}:4.1.0" for module in _MODULES]
-_FOLDER = ROOT / "build" / "kafka" / "internal"
 _SOURCE = Path(__file__).with_name("KafkaMessages.java")
 
 # By file of definitions: the Java package of the classes that Kafka generates from them
@@ -44,14 +42,8 @@ class Filled:
     fields: dict[str, Any] | None
 
 
-def jars() -> Path:
-    """The folder of Kafka's jars, fetched where they are missing."""
-    classpath(_PACKAGES, _FOLDER)
-    return _FOLDER / "jars"
-
-
 def _ask(questions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    java = [*quick_java(), "-cp", classpath(_PACKAGES, _FOLDER), JANINO]
+    java = [*quick_java(), "-cp", broker_classpath(NEWEST), JANINO]
     requested = [json.dumps(question) for question in questions]
     done = subprocess.run(
         [*java, str(_SOURCE), "KafkaMessages"],

@@ -18,7 +18,7 @@ from kafka_log_lake.pipelines.dump_log import command as dump_log
 from kafka_log_lake.pipelines.dump_log.payloads import TOPIC_OF
 from kafka_log_lake.udfs.format.layout import CONTROL_TYPES
 from tests.kafka import messages as kafka
-from tests.kafka.broker import broker_classpath
+from tests.kafka.broker import NEWEST, OLDEST, broker_classpath
 from tests.kafka.messages import Filled
 from tests.support.java import quick_java
 from tests.support.kafka_messages import filled, versioned
@@ -70,14 +70,13 @@ def _records(topic: str) -> list[Record]:
     return [*records, Record(b"\x7f\xff", b"\0\0")]
 
 
-def _ask_kafka(path: Path, flag: str, code: int = 0) -> bytes:
-    command = [
-        *quick_java(),
-        "-Dfile.encoding=UTF-8",
-        "-cp",
-        broker_classpath(),
-        "kafka.tools.DumpLogSegments",
-    ]
+# By release, the class of Kafka's tool
+_TOOLS = {OLDEST: "kafka.tools.DumpLogSegments", NEWEST: "org.apache.kafka.tools.DumpLogSegments"}
+
+
+def _ask_kafka(path: Path, flag: str, code: int = 0, release: str = NEWEST) -> bytes:
+    classes = ["-cp", broker_classpath(release), _TOOLS[release]]
+    command = [*quick_java(), "-Dfile.encoding=UTF-8", *classes]
     done = subprocess.run(
         [*command, "--files", str(path), flag],
         env={**os.environ, "JAVA_TOOL_OPTIONS": ""},
@@ -88,14 +87,17 @@ def _ask_kafka(path: Path, flag: str, code: int = 0) -> bytes:
     return done.stdout
 
 
+@pytest.mark.parametrize("release", _TOOLS)
 @pytest.mark.parametrize(("option", "topic"), TOPIC_OF.items(), ids=TOPIC_OF.values())
-def test_records_of_internal_topics(option: str, topic: str, tmp_path: Path, capsysbinary: Any) -> None:
+def test_records_of_internal_topics(
+    option: str, topic: str, release: str, tmp_path: Path, capsysbinary: Any
+) -> None:
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(Batch(_records(topic)).encode())
     flag = f"--{option.replace('_', '-')}"
-    assert dump_log.main([str(path), flag]) == 0
+    assert dump_log.main([str(path), flag, "--as", release]) == 0
     ours = capsysbinary.readouterr().out.split(b"\n")
-    theirs = _ask_kafka(path, flag).split(b"\n")
+    theirs = _ask_kafka(path, flag, release=release).split(b"\n")
     assert len(ours) == len(theirs)
     for own, expected in zip(ours, theirs, strict=True):
         if b"Error at" in expected and topic != "__remote_log_metadata":  # in words of Java's readers

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from kafka_log_lake.udfs.values.internal.definitions import MessageDefinition
+from kafka_log_lake.udfs.values.internal.definitions import MessageDefinition, as_of, definitions
 from kafka_log_lake.udfs.values.internal.readers import UNKNOWN_TAGS, message_reader
 from kafka_log_lake.udfs.values.internal.topics import TOPICS, InternalRecord, record_reader
+from tests.kafka import broker
 from tests.kafka import messages as kafka
 from tests.kafka.messages import Filled
 from tests.support.kafka_messages import FILES, changed, filled, versioned
@@ -19,10 +20,12 @@ from tools import message_definitions
 _FILLINGS, _CHANGES = 12, 6
 
 
-def test_the_bundled_definitions_are_those_in_kafkas_jars() -> None:
-    """If this fails: python -m tools.message_definitions build/kafka/internal/jars"""
-    found = {path.name: path.read_text() for path in message_definitions.MESSAGES.glob("*.json")}
-    assert found == message_definitions.files(kafka.jars())
+@pytest.mark.parametrize("release", [broker.OLDEST, broker.NEWEST])
+def test_the_bundled_definitions_are_those_in_kafkas_jars(release: str) -> None:
+    """If this fails: make definitions"""
+    in_jars = message_definitions.definitions(broker.broker_jars(release))
+    found = {name: [as_of(one, release) for one in definitions(name)] for name in in_jars}
+    assert {name: [one for one in of_file if one] for name, of_file in found.items()} == in_jars
 
 
 def _fillings(file: str) -> list[tuple[MessageDefinition, Filled]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -13,13 +15,21 @@ import yaml
 from crc32c import crc32c
 
 from kafka_log_lake import connect
-from kafka_log_lake.pipelines.listing.cluster_state import ClusterState, Partition, metadata_records
+from kafka_log_lake.pipelines.listing.cluster_state import (
+    VOTERS,
+    ClusterState,
+    Partition,
+    metadata_records,
+)
 from kafka_log_lake.pipelines.recover import command as recover
 from kafka_log_lake.pipelines.recover.broker_disk import bootstrap
 from kafka_log_lake.pipelines.recover.placement import placements
 from kafka_log_lake.pipelines.recover.sources import find_copies
 from kafka_log_lake.pipelines.recover.state_files import commands, strimzi
+from kafka_log_lake.pipelines.scan import command as scan
 from kafka_log_lake.udfs.format.encode import PlainRecord
+from kafka_log_lake.udfs.values.internal import topics
+from kafka_log_lake.udfs.values.internal.definitions import messages
 from kafka_log_lake.udfs.values.internal.encode import metadata_record, new_uuid, record_batch
 from tests.support import replicas
 from tests.support.logs import batch
@@ -218,3 +228,60 @@ def test_an_aborted_transaction_changes_nothing_and_a_mad_record_is_counted() ->
     state.apply("TopicRecord", '{"name": "c", "topicId": "z"}')
     assert state.topics == {"z": "c"}
     assert +state.unread == {"TopicRecord": 1, "RemoveTopicRecord": 1}
+
+
+KRAFT = Path(__file__).resolve().parents[2] / "data" / "kraft"
+
+
+def test_the_voters_in_the_log_decide_what_is_committed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Node 2 was a voter for a while and node 3 never: what they lack is committed all the same."""
+    disks = [word for n in "123" for word in ("--source", f"n{n}={KRAFT / f'node-{n}'}")]
+    assert recover.main([*disks, "--cores", "1", "--metadata"]) == 0
+    printed = capsys.readouterr().out
+    assert "committed    up to offset 166: a majority of the voters has it" in printed
+    assert "n1           voter, true history up to 166" in printed
+    assert "n2           observer, true history up to 157" in printed
+    assert "uncommitted" not in printed
+
+
+def test_a_disk_under_the_node_id_of_a_voter_is_none_if_its_directory_is_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    disk = tmp_path / "node-1"
+    shutil.copytree(KRAFT / "node-1", disk)
+    (disk / "meta.properties").write_text(f"version=1\nnode.id=1\ndirectory.id={new_uuid()}\n")
+    assert recover.main(["--source", f"n1={disk}", "--cores", "1", "--metadata"]) == 0
+    printed = capsys.readouterr().out
+    assert "committed    not known" in printed
+    assert "doubt        copies missing: controller 1" in printed
+
+
+def test_a_directory_that_was_formatted_and_never_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "node-1" / "__cluster_metadata-0"
+    folder.mkdir(parents=True)
+    name = f"{0:020d}-{0:010d}.checkpoint"
+    shutil.copy(KRAFT / "node-1" / "__cluster_metadata-0" / name, folder / name)
+    assert recover.main(["--source", f"n1={folder.parent}", "--cores", "1", "--metadata"]) == 0
+    assert "voters       1\n" in capsys.readouterr().out
+    assert scan.main([str(folder.parent)]) == 2
+    assert "snapshots alone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_record_that_is_not_known_is_a_doubt(
+    seed: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of a release that has one message more, whichever it is."""
+    log = KRAFT / "node-1" / "__cluster_metadata-0" / f"{0:020d}.log"
+    kinds = sorted({record.name for record in metadata_records(str(log)) if record.name} - {VOTERS})
+    gone = Random(seed).choice(kinds)
+    monkeypatch.setattr(topics, "messages", lambda *a: tuple(m for m in messages(*a) if m.name != gone))
+    topics.record_reader.cache_clear()
+    try:
+        run_one = ["--source", f"n1={KRAFT / 'node-1'}", "--cores", "1", "--metadata"]
+        assert recover.main(run_one) == 0
+    finally:
+        topics.record_reader.cache_clear()
+    assert "may not be whole: records that can't be read" in capsys.readouterr().out

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kafka_log_lake.udfs.values.internal.share import STATES, share_partition
 from kafka_log_lake.udfs.values.internal.topics import (
     TOPICS,
     InternalRecord,
@@ -28,7 +29,7 @@ _OFFSET_COMMITS = ("LegacyOffsetCommit", "OffsetCommit")
 _GROUP = "GroupMetadata"
 
 # Ids of org.apache.kafka.coordinator.transaction.TransactionState, in order
-_TRANSACTION_STATES = (
+TRANSACTION_STATES = (
     *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead"),
     "PrepareEpochFence",
 )
@@ -187,7 +188,7 @@ def _transaction_row(record: InternalRecord) -> Row:
         record.version,
         value["producerId"],
         value["producerEpoch"],
-        _TRANSACTION_STATES[state] if 0 <= state < len(_TRANSACTION_STATES) else f"unknown ({state})",
+        TRANSACTION_STATES[state] if 0 <= state < len(TRANSACTION_STATES) else f"unknown ({state})",
         value["transactionTimeoutMs"],
         None
         if partitions is None
@@ -211,9 +212,30 @@ def transaction_states(keys: pa.Array, values: pa.Array) -> pa.Array:
     return _structs(TRANSACTION_STATE, _of_topic("__transaction_state", keys, values, _transaction_row))
 
 
+SHARE_PARTITION = pa.struct(
+    [
+        pa.field("start_offset", pa.int64()),
+        pa.field("state_epoch", pa.int32()),
+        pa.field("leader_epoch", pa.int32()),
+        pa.field("delivery_complete_count", pa.int32()),
+        *(pa.field(name, pa.int64()) for name in STATES.values()),
+        pa.field("batches", pa.string()),
+    ]
+)
+
+
+def share_partitions(records: pa.Array) -> pa.Array:
+    """Returns the struct SHARE_PARTITION of each list of records of a share partition.
+
+    Null without a snapshot. records: JSON arrays of ``{"offset", "value"}``, in any order.
+    """
+    return _structs(SHARE_PARTITION, map(share_partition, records.to_pylist()))
+
+
 # The SQL functions of internal topics: name -> (takes, code, gives)
 FUNCTIONS: dict[str, tuple[tuple[str, ...], Callable[..., pa.Array], pa.DataType]] = {
     "kafka_internal_record": (("string", "binary", "binary"), internal_records, INTERNAL_RECORD),
+    "kafka_share_partition": (("string",), share_partitions, SHARE_PARTITION),
     "kafka_offset_commit": (("binary", "binary"), offset_commits, OFFSET_COMMIT),
     "kafka_transaction_state": (("binary", "binary"), transaction_states, TRANSACTION_STATE),
 }

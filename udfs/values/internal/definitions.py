@@ -3,6 +3,9 @@
 A message has fields; a field has a type, and the versions of the message in which it is there. In a flexible
 version lengths are unsigned varints ("compact"), and a message ends with tagged fields. Read more in
 ``clients/src/main/resources/common/message/README.md`` of Kafka's sources.
+
+The files have the definitions of all RELEASES in one: ``since`` is the release that has a message or field
+first, ``releases`` gives the versions of a message by release (``tools/message_definitions.py``).
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from importlib import resources
 from typing import Any
 
 _MOST = 0x7FFF
+RELEASES = ("4.1", "4.2", "4.3", "4.4")
+NEWEST = RELEASES[-1]
 
 
 @dataclass(frozen=True)
@@ -104,11 +109,34 @@ def _message(source: Mapping[str, Any]) -> MessageDefinition:
     )
 
 
-def messages(name: str) -> tuple[MessageDefinition, ...]:
-    """Returns the message definitions of a file in ``messages``, named without ``.json``."""
-    text = (
-        resources.files("kafka_log_lake.udfs.values.internal")
-        .joinpath("messages", f"{name}.json")
-        .read_text(encoding="utf-8")
-    )
-    return tuple(map(_message, json.loads(text)))
+def as_of(source: Mapping[str, Any], release: str) -> dict[str, Any] | None:
+    """Returns a definition of a file, or a part of one, as a release has it; None if it has none."""
+    if _after(source.get("since", RELEASES[0]), release):
+        return None
+    found = {name: part for name, part in source.items() if name not in ("since", "releases")}
+    for since, versions in source.get("releases", {}).items():
+        if not _after(since, release):
+            found["validVersions"] = versions
+    for name in ("fields", "commonStructs"):
+        if name in found:
+            found[name] = [part for one in found[name] if (part := as_of(one, release)) is not None]
+    if not found.get("commonStructs", True):
+        del found["commonStructs"]
+    return found
+
+
+def _after(release: str, other: str) -> bool:
+    return RELEASES.index(release) > RELEASES.index(other)
+
+
+def definitions(name: str) -> list[dict[str, Any]]:
+    """Returns the definitions of a file in ``messages``, named without ``.json``, of all releases."""
+    folder = resources.files("kafka_log_lake.udfs.values.internal").joinpath("messages")
+    found: list[dict[str, Any]] = json.loads(folder.joinpath(f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def messages(name: str, release: str = NEWEST) -> tuple[MessageDefinition, ...]:
+    """Returns the message definitions of a file in ``messages``, named without ``.json``, as of a release."""
+    found = (as_of(source, release) for source in definitions(name))
+    return tuple(_message(source) for source in found if source is not None)

@@ -13,9 +13,10 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kafka_log_lake.udfs.values.internal.definitions import MessageDefinition, MessageField
+from kafka_log_lake.udfs.values.internal.definitions import NONE, MessageDefinition, MessageField, Versions
 from kafka_log_lake.udfs.values.schemas.payload import canonical_float
 
 # Reads at a position; gives the value and the position after it
@@ -108,7 +109,15 @@ def _compact_length(data: bytes, at: int) -> tuple[int, int]:
 
 
 _int8, _int16, _int32 = _number("b"), _number("h"), _number("i")
+
+
+def _refuse(data: bytes, at: int) -> tuple[Any, int]:
+    raise UnreadableMessage("not known in this version")
+
+
+_UNKNOWN = "of a newer version"  # type of a field that no reader knows
 _NUMBERS: dict[str, Reader] = {
+    _UNKNOWN: _refuse,
     "int8": _int8,
     "int16": _int16,
     "int32": _int32,
@@ -119,6 +128,7 @@ _NUMBERS: dict[str, Reader] = {
     "bool": _bool,
     "uuid": _uuid,
 }
+_REFUSED = MessageField("struct", _UNKNOWN, False, Versions.parse("0+"), NONE, NONE, -1, None, ())
 _DEFAULTS: dict[str, Any] = {"string": "", "bytes": "", "bool": False, "uuid": "A" * 22, "float64": 0.0}
 
 
@@ -270,6 +280,8 @@ def _read_tags(data: bytes, at: int, known: dict[int, _Tagged | None], values: d
     have, which raises UnreadableMessage.
     """
     count, at = unsigned_varint(data, at)
+    if count < 0:  # refused since 4.4
+        raise UnreadableMessage(f"{count} tagged fields")
     unknown = []
     for _ in range(count):
         tag, at = unsigned_varint(data, at)
@@ -290,6 +302,18 @@ def _read_tags(data: bytes, at: int, known: dict[int, _Tagged | None], values: d
     if unknown:
         values[UNKNOWN_TAGS] = unknown
     return at
+
+
+def newer_reader(message: MessageDefinition, version: int) -> Reader:
+    """Builds the reader of a version above all that a message has, as Kafka's tools read it.
+
+    They take its fields for those of the newest version that they know; of a struct in it they read none.
+    """
+    return message_reader(replace(message, fields=tuple(map(_without_structs, message.fields))), version)
+
+
+def _without_structs(field: MessageField) -> MessageField:
+    return replace(field, fields=(_REFUSED,)) if field.fields else field
 
 
 def message_reader(message: MessageDefinition, version: int) -> Reader:

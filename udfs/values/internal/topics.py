@@ -14,15 +14,16 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
-from kafka_log_lake.udfs.values.internal.definitions import MessageDefinition, messages
+from kafka_log_lake.udfs.values.internal.definitions import NEWEST, MessageDefinition, messages
 from kafka_log_lake.udfs.values.internal.encode import FRAME_VERSION
 from kafka_log_lake.udfs.values.internal.readers import (
     Reader,
     UnreadableMessage,
     message_reader,
+    newer_reader,
     unsigned_varint,
 )
 
@@ -59,22 +60,30 @@ RecordReader = Callable[[bytes | None, bytes | None], InternalRecord]
 
 
 class _Versions:
-    """The readers of one message, built when a version is first asked for."""
+    """The readers of one message.
 
-    def __init__(self, message: MessageDefinition) -> None:
+    reads_newer: whether a version above those of the definition is read as far as Kafka's tools do.
+    """
+
+    def __init__(self, message: MessageDefinition, reads_newer: bool = False) -> None:
         self.name = message.name
+        self._newer = partial(newer_reader, message) if reads_newer else None
         versions = range(message.versions.low, message.versions.high + 1)
         self._readers = {version: message_reader(message, version) for version in versions}
 
     def reader(self, version: int) -> Reader:
         reader = self._readers.get(version)
+        if reader is None and self._newer is not None and version > max(self._readers):
+            return self._newer(version)
         if reader is None:
             raise UnreadableMessage(f"version {version} of {self.name} is not known")
         return reader
 
 
-def _by_key(definitions: Iterable[MessageDefinition], kind: str) -> dict[int, _Versions]:
-    return {m.api_key: _Versions(m) for m in definitions if m.kind == kind}
+def _by_key(
+    definitions: Iterable[MessageDefinition], kind: str, reads_newer: bool = False
+) -> dict[int, _Versions]:
+    return {m.api_key: _Versions(m, reads_newer) for m in definitions if m.kind == kind}
 
 
 def _short(data: bytes, what: str) -> int:
@@ -88,8 +97,8 @@ def _surplus(data: bytes, end: int, part: str) -> str | None:
     return None if end == len(data) else f"{part}: the message ends at {end}, the bytes at {len(data)}"
 
 
-def _coordinator(topic: str) -> RecordReader:
-    definitions = messages(topic.strip("_"))
+def _coordinator(topic: str, release: str) -> RecordReader:
+    definitions = messages(topic.strip("_"), release)
     keys = _by_key(definitions, "coordinator-key")
     values = _by_key(definitions, "coordinator-value")
 
@@ -141,8 +150,8 @@ def _header(value: bytes) -> tuple[int, int, int]:
     return numbers[1], numbers[2], at
 
 
-def _metadata(topic: str) -> RecordReader:
-    records = _by_key(messages(topic.strip("_")), "metadata")
+def _metadata(topic: str, release: str, reads_newer: bool) -> RecordReader:
+    records = _by_key(messages(topic.strip("_"), release), "metadata", reads_newer)
 
     def read(key: bytes | None, value: bytes | None) -> InternalRecord:
         if value is None:
@@ -164,13 +173,31 @@ def _metadata(topic: str) -> RecordReader:
 
 
 @cache
-def record_reader(topic: str) -> RecordReader:
-    """Returns the function that reads records of an internal topic; a KeyError for a topic not in TOPICS."""
+def record_reader(topic: str, release: str = NEWEST, reads_newer: bool = False) -> RecordReader:
+    """Returns the function that reads records of an internal topic as a release does.
+
+    reads_newer: whether metadata records of versions that the release does not have are read as its tools do,
+    without the fields that it does not know. Raises a KeyError for a topic not in TOPICS.
+    """
     if topic in _COORDINATORS:
-        return _coordinator(topic)
+        return _coordinator(topic, release)
     if topic in _METADATA:
-        return _metadata(topic)
+        return _metadata(topic, release, reads_newer)
     raise KeyError(topic)
+
+
+@cache
+def _control(name: str) -> Reader:
+    return next(message_reader(m, 0) for m in messages("control_records") if m.name == name)
+
+
+def control_fields(name: str, value: bytes) -> Fields:
+    """Returns the fields of a control record of KRaft, whose message has version 0 alone.
+
+    name: of the message, such as VotersRecord. Raises UnreadableMessage.
+    """
+    fields: Fields = _control(name)(value, 0)[0]
+    return fields
 
 
 @cache
