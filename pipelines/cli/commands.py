@@ -38,7 +38,8 @@ SCAN = Command(
     "scan",
     "Show what is in a log directory: formats, damage, open transactions. Needs no Java and no lake.",
     (
-        *("source", "topic", "partition", "topics", "exclude_topics", "follow_symlinks", "include_swap"),
+        *("source", "tier", "tier_key", "topic", "partition", "topics", "exclude_topics"),
+        *("follow_symlinks", "include_swap"),
         *(
             "include_deleted",
             "max_batch_uncompressed",
@@ -108,7 +109,16 @@ FIND = Command(
     "find",
     "Find records in log segments. Needs no Java and no lake.",
     (
-        *("source", "lake", "topics", "exclude_topics", "follow_symlinks", "include_swap"),
+        *(
+            "source",
+            "tier",
+            "tier_key",
+            "lake",
+            "topics",
+            "exclude_topics",
+            "follow_symlinks",
+            "include_swap",
+        ),
         *("include_deleted", "max_batch_uncompressed", "cores", "schemas", "registry", "formats"),
     ),
     (

@@ -102,6 +102,16 @@ class Reading(Selection):
     partition: int | None = setting(
         None, partition_number, "their partition; only together with --topic", "N"
     )
+    tier: tuple[str, ...] = setting(
+        (),
+        texts,
+        "objects of tiered storage that belong to the sources: a folder or s3://bucket/prefix; may be given "
+        "several times",
+        "PATH",
+    )
+    tier_key: tuple[str, ...] = setting(
+        (), texts, "private RSA key of encrypted objects; may be given several times", "ID=FILE.pem"
+    )
     follow_symlinks: bool = setting(False, flag, "follow links inside a source")
     include_swap: bool = setting(
         False, flag, "use .log.swap files instead of the segments that they replace when a broker starts"

@@ -37,6 +37,7 @@ from kafka_log_lake.pipelines.listing.list_segments import TopicFilter, no_segme
 from kafka_log_lake.pipelines.listing.uris import is_named, parse_source, resolve
 from kafka_log_lake.pipelines.plan.listed import list_sources
 from kafka_log_lake.udfs.files import DamageWarning
+from kafka_log_lake.udfs.storage.byte_source import shown_name
 
 log = logging.getLogger(__name__)
 _SHOWN = 20
@@ -203,7 +204,7 @@ def text_of(unsearched: Unsearched) -> str:
         last = "the end of the log" if damage.last_lost is None else f"{damage.last_lost}"
         offsets = f"offsets {damage.first_lost} to {last} may be in it"
     size = counted_noun(damage.size, "byte")
-    place = f"{size} at byte {damage.position} of {damage.segment.rpartition('/')[2]}"
+    place = f"{size} at byte {damage.position} of {shown_name(damage.segment)}"
     return f"{unsearched.name}: {place} could not be searched ({damage.reason}): {offsets}{unsearched.held}"
 
 

@@ -1,4 +1,4 @@
-"""Reads ``__remote_log_metadata`` of a log directory: which offsets lie in remote storage.
+"""Reads ``__remote_log_metadata`` of a log directory: the segments in remote storage, with their states.
 
 Kafka's ``RemoteLogMetadataCache``: a segment counts from COPY_SEGMENT_FINISHED until DELETE_SEGMENT_STARTED.
 """
@@ -8,39 +8,97 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from kafka_log_lake.udfs.batches.account import REMOTE_METADATA, RemoteRange
 from kafka_log_lake.udfs.format.file_names import segment_base
 
 _FOLDER = re.compile(rf"{REMOTE_METADATA}-[0-9]+")
-_FINISHED = 1  # COPY_SEGMENT_FINISHED
+STARTED, FINISHED, DELETING, DELETED = range(4)  # of a segment: its copy, then its deletion
+STATES = (
+    "COPY_SEGMENT_STARTED",
+    "COPY_SEGMENT_FINISHED",
+    "DELETE_SEGMENT_STARTED",
+    "DELETE_SEGMENT_FINISHED",
+)
 
 
 @dataclass
-class RemoteRanges:
-    """The segments whose copy to remote storage was finished, by (topic id, partition).
+class RemoteSegment:
+    """A segment that the metadata name.
 
-    is_whole: whether all records of it could be read.
+    start, end: its first and last offset; epochs: (leader epoch, first offset); size: bytes. These are None
+    or empty where the record that says it can't be read. state: of STATES by number; since: when it was set,
+    ms since 1970 UTC. custom: what the remote storage plugin noted, in Base64.
     """
 
-    by_log: dict[tuple[str | None, int], list[RemoteRange]] = field(default_factory=lambda: defaultdict(list))
+    topic: str
+    topic_id: str
+    partition: int
+    segment_id: str
+    state: int
+    since: int = -1
+    start: int | None = None
+    end: int | None = None
+    size: int | None = None
+    epochs: tuple[tuple[int, int], ...] = ()
+    broker_id: int = -1
+    custom: str | None = None
+
+
+@dataclass
+class RemoteMetadata:
+    """The segments by id, and the partitions (topic id, number) that are marked for deletion or deleted.
+
+    is_whole: whether all records could be read.
+    """
+
+    segments: dict[str, RemoteSegment] = field(default_factory=dict)
+    deleted: set[tuple[str, int]] = field(default_factory=set)
     is_whole: bool = True
 
+    def ranges(self) -> dict[tuple[str | None, int], list[RemoteRange]]:
+        """Returns the offsets of the segments that count, by (topic id, partition)."""
+        found: dict[tuple[str | None, int], list[RemoteRange]] = defaultdict(list)
+        for one in self.segments.values():
+            if one.state == FINISHED and one.start is not None and one.end is not None:
+                found[one.topic_id, one.partition].append(RemoteRange(one.start, one.end))
+        return found
 
-def remote_ranges(log_dir: str) -> RemoteRanges | None:
-    """Returns the offsets in remote storage, by the metadata in a local log directory.
+    def note(self, value: Mapping[str, Any]) -> None:
+        """Applies one record of the log. A newer record of a segment replaces its state."""
+        if "remoteLogSegmentId" not in value:
+            if "remotePartitionDeleteState" in value:
+                place = value["topicIdPartition"]
+                self.deleted.add((place["id"], place["partition"]))
+            return
+        of = value["remoteLogSegmentId"]
+        place = of["topicIdPartition"]
+        state = value["remoteLogSegmentState"]
+        named = place["name"], place["id"], place["partition"], of["id"]
+        one = self.segments.setdefault(of["id"], RemoteSegment(*named, state))
+        one.state, one.since, one.broker_id = state, value["eventTimestampMs"], value["brokerId"]
+        one.custom = value.get("customMetadata") or one.custom
+        if "startOffset" in value:
+            one.start, one.end, one.size = (
+                value["startOffset"],
+                value["endOffset"],
+                value["segmentSizeInBytes"],
+            )
+            one.epochs = tuple((each["leaderEpoch"], each["offset"]) for each in value["segmentLeaderEpochs"])
 
-    None where it has none.
-    """
+
+def remote_metadata(log_dir: str) -> RemoteMetadata | None:
+    """Returns what the metadata in a local log directory say; None where it has none."""
     try:
         folders = sorted(name for name in os.listdir(log_dir) if _FOLDER.fullmatch(name))
     except OSError:
         return None
     if not folders:
         return None
-    states: dict[tuple[str | None, int, str], tuple[RemoteRange | None, int]] = {}
-    found = RemoteRanges()
+    found = RemoteMetadata()
     for name in folders:
         folder = os.path.join(log_dir, name)
         try:
@@ -49,17 +107,15 @@ def remote_ranges(log_dir: str) -> RemoteRanges | None:
             found.is_whole = False
             continue
         for segment in segments:
-            found.is_whole &= _apply(os.path.join(folder, segment), states)
-    for (topic_id, partition, _), (offsets, state) in states.items():
-        if offsets is not None and state == _FINISHED:
-            found.by_log[topic_id, partition].append(offsets)
+            for value in _records(os.path.join(folder, segment), found):
+                found.note(value)
     return found
 
 
-def _apply(path: str, states: dict[tuple[str | None, int, str], tuple[RemoteRange | None, int]]) -> bool:
-    """Notes the last state of each segment that the records of a file name. False: not all could be read."""
+def _records(path: str, found: RemoteMetadata) -> Iterator[Mapping[str, Any]]:
+    """Yields the records of a file; notes in ``found`` where not all could be read."""
     from kafka_log_lake.udfs.files import decode_segment  # loads kernels, which few listings need
-    from kafka_log_lake.udfs.values.internal.topics import InternalRecord, record_reader
+    from kafka_log_lake.udfs.values.internal.topics import record_reader
 
     read = record_reader(REMOTE_METADATA)
     problems = list[object]()
@@ -67,18 +123,12 @@ def _apply(path: str, states: dict[tuple[str | None, int, str], tuple[RemoteRang
         for batch in decode_segment(path, columns=("value", "control_type"), on_damage=problems.append):
             values, kinds = (batch.column(name).to_pylist() for name in ("value", "control_type"))
             for value, kind in zip(values, kinds, strict=True):
-                record = read(None, value) if kind is None and value is not None else InternalRecord()
-                problems += [record.problem] if record.problem else []
-                fields = record.value
-                if not fields or "remoteLogSegmentId" not in fields:
+                if kind is not None or value is None:
                     continue
-                segment = fields["remoteLogSegmentId"]
-                place = segment["topicIdPartition"]
-                key = (place["id"], place["partition"], segment["id"])
-                offsets = states.get(key, (None, 0))[0]
-                if "startOffset" in fields:
-                    offsets = RemoteRange(fields["startOffset"], fields["endOffset"])
-                states[key] = offsets, fields["remoteLogSegmentState"]
+                record = read(None, value)
+                problems += [record.problem] if record.problem else []
+                if record.value and not record.problem:
+                    yield record.value
     except (OSError, ValueError):
-        return False
-    return not problems
+        found.is_whole = False
+    found.is_whole &= not problems

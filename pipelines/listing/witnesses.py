@@ -20,7 +20,7 @@ from kafka_log_lake.pipelines.listing.naming import (
     parse_left_folder,
     parse_topic_id,
 )
-from kafka_log_lake.pipelines.listing.remote_metadata import RemoteRanges, remote_ranges
+from kafka_log_lake.pipelines.listing.remote_metadata import RemoteMetadata, remote_metadata
 from kafka_log_lake.pipelines.listing.uris import canonical
 from kafka_log_lake.udfs.batches.account import NO_WITNESSES, Leftover, Witnesses
 from kafka_log_lake.udfs.batches.noted_start import first_batch_epoch
@@ -60,7 +60,7 @@ class WitnessFiles:
     follows: bool = False
     _by_folder: dict[str, Witnesses] = field(default_factory=dict)
     _left: dict[tuple[str, int], list[Leftover]] = field(default_factory=lambda: defaultdict(list))
-    _remote: dict[str, RemoteRanges | None] = field(default_factory=dict)
+    _remote: dict[str, RemoteMetadata | None] = field(default_factory=dict)
 
     @property
     def found(self) -> bool:
@@ -135,17 +135,21 @@ class WitnessFiles:
             found = self._with_remote(found, topic_id, partition)
         return found
 
-    def _with_remote(self, witnesses: Witnesses, topic_id: str | None, partition: int) -> Witnesses:
+    def remote(self) -> list[RemoteMetadata]:
+        """Returns the metadata of remote storage in all log directories; reads them once."""
         for log_dir in sorted(self.log_dirs - self._remote.keys()):
-            self._remote[log_dir] = remote_ranges(log_dir)
-        known = [one for one in self._remote.values() if one is not None]
+            self._remote[log_dir] = remote_metadata(log_dir)
+        return [one for one in self._remote.values() if one is not None]
+
+    def _with_remote(self, witnesses: Witnesses, topic_id: str | None, partition: int) -> Witnesses:
+        known = self.remote()
         if not known:
             return witnesses
-        ranges = {one for each in known for one in each.by_log.get((topic_id, partition), ())}
+        ranges = {one for each in known for one in each.ranges().get((topic_id, partition), ())}
         return replace(
             witnesses,
             remote=tuple(sorted(ranges)),
-            has_all_remote=all(ranges_of_log.is_whole for ranges_of_log in known),
+            has_all_remote=all(of_log_dir.is_whole for of_log_dir in known),
             # a log of which they name nothing may have moved nothing yet
             is_tiered=True if ranges else witnesses.is_tiered,
         )

@@ -23,7 +23,12 @@ def list_sources(settings: Reading, **others: object) -> Listing:
     }
     read_end = end_of_batches if settings.include_swap else None
     named["include_deleted"] = settings.include_deleted
-    return list_segments(settings.source, read_end=read_end, **{**named, **others})
+    if not settings.tier:
+        return list_segments(settings.source, read_end=read_end, **{**named, **others})
+    from kafka_log_lake.pipelines.tier.sources import joined_listing  # decoders, which few listings need
+
+    listing = list_segments(settings.source, read_end=read_end, **{**named, **others, "may_be_empty": True})
+    return joined_listing(settings, listing)
 
 
 def listed_segments(listing: Listing) -> Iterator[tuple[Segment, bool]]:

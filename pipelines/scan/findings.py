@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kafka_log_lake.pipelines.listing.leftovers import PassedOver
 from kafka_log_lake.pipelines.listing.listing import Listing
-from kafka_log_lake.pipelines.listing.naming import left_state
+from kafka_log_lake.pipelines.listing.naming import SWAP_SUFFIX, left_state
 from kafka_log_lake.pipelines.listing.witnesses import has_grown
 from kafka_log_lake.pipelines.plan.missing import unread_segments
 from kafka_log_lake.pipelines.plan.slices import Segment
@@ -214,7 +214,7 @@ def collect(
     findings.passed_over = listing.passed_over
     by_folder: dict[str, list[tuple[Segment, list[SliceScan]]]] = defaultdict(list)
     for segment, slices in scanned:
-        if segment.file is not None:
+        if segment.file is not None and segment.file.endswith(SWAP_SUFFIX):
             findings.swap_files.append(segment.file)
         problem = next((s.report for s in slices if s.report.problem), None)
         if problem is not None:

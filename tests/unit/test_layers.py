@@ -23,7 +23,7 @@ UDFS = (
 )
 # From arguments to tables: what the features share, each room above those after it
 SHARED = (
-    *("rules", "cli", "engine", "listing", "plan", "tasks"),
+    *("rules", "cli", "engine", "listing", "tier", "plan", "tasks"),
     *("lake", "typed", "views", "sql", "dataframes"),
 )
 # One room a command. decode/ has the two jobs next to it: ingest_raw.py and decode_batches.py

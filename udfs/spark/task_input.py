@@ -32,6 +32,7 @@ from kafka_log_lake.udfs.storage.landed_source import LandedFiles, LandedSource
 from kafka_log_lake.udfs.storage.object_source import ObjectSource
 from kafka_log_lake.udfs.storage.opening import open_source
 from kafka_log_lake.udfs.storage.pieces import PiecesSource
+from kafka_log_lake.udfs.storage.tier_object import TierObject
 
 
 @dataclass
@@ -130,7 +131,7 @@ def _with_source(items: Iterator[tuple[dict[str, Any], Any]], opened: LandedFile
 
 def _open(
     row: dict[str, Any], opened: LandedFiles
-) -> FileSource | ObjectSource | PiecesSource | LandedSource:
+) -> FileSource | ObjectSource | PiecesSource | TierObject | LandedSource:
     """Returns the source of a slice whose input row has no bytes."""
     if row["landed"] is not None:
         return LandedSource(row["segment"], row["landed"], row["length"], opened)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,6 +21,8 @@ from kafka_log_lake.udfs.storage.regular_file import RefusedFile, open_regular
 from kafka_log_lake.udfs.words import counted_noun
 
 PIECES = ".pieces"  # after a segment's name: the file that lists where its bytes are
+MANIFEST = ".rsm-manifest"  # of a remote object: how the bytes of a segment lie in it
+_RANGE = re.compile(r"(.+\.(?:log|rsm-manifest))#([0-9]+)-([0-9]+)", re.DOTALL)
 
 
 class SourceError(Exception):
@@ -36,18 +39,22 @@ class SourceUnreadable(SourceError):
 
 @dataclass(frozen=True)
 class UnreadableRange:
-    """A byte range that the storage could not give; it was read as zeros."""
+    """A byte range that the storage could not give; it was read as zeros.
+
+    error: errno. reason: what is wrong in words; "" for the words of the errno.
+    """
 
     position: int
     size: int
-    error: int  # errno
+    error: int
+    reason: str = ""
 
 
 def what_failed(failed: list[UnreadableRange]) -> str:
     """Describes unreadable ranges in words, the first few of them."""
     words = [
         f"{counted_noun(range_.size, 'byte')} at position {range_.position}: "
-        f"{os.strerror(range_.error)} (errno {range_.error})"
+        + (range_.reason or f"{os.strerror(range_.error)} (errno {range_.error})")
         for range_ in failed[:3]
     ]
     more = f" and {counted_noun(len(failed) - 3, 'range')} more" if len(failed) > 3 else ""
@@ -84,6 +91,24 @@ def path_of_uri(uri: str) -> str | None:
     if uri.startswith("file:///"):
         return uri[len("file://") :]
     return None if "://" in uri else uri
+
+
+def with_range(uri: str, begin: int, end: int) -> str:
+    """Returns the URI of the bytes of a segment from ``begin`` up to ``end``, which ``open_source`` opens."""
+    return f"{uri}#{begin}-{end}"
+
+
+def split_range(uri: str) -> tuple[str, int, int] | None:
+    """Splits what ``with_range`` returned; None for any other URI."""
+    match = _RANGE.fullmatch(uri)
+    return (match[1], int(match[2]), int(match[3])) if match else None
+
+
+def shown_name(uri: str) -> str:
+    """Returns the name of the file or object that holds a segment's bytes, for a person."""
+    part = split_range(uri)
+    name = (part[0] if part else uri).rpartition("/")[2]
+    return name.removesuffix(MANIFEST) + ".log" if name.endswith(MANIFEST) else name
 
 
 # What a failed sector, a wrong checksum of the file system or a failed decryption gives; all else is not of

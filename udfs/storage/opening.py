@@ -5,26 +5,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka_log_lake.udfs import now_reading
-from kafka_log_lake.udfs.storage.byte_source import PIECES, FileSource, path_of_uri
+from kafka_log_lake.udfs.storage.byte_source import (
+    MANIFEST,
+    PIECES,
+    FileSource,
+    path_of_uri,
+    split_range,
+)
 
 if TYPE_CHECKING:
     from kafka_log_lake.udfs.storage.object_source import ObjectSource
     from kafka_log_lake.udfs.storage.pieces import PiecesSource
+    from kafka_log_lake.udfs.storage.tier_object import TierObject
 
 
-def open_source(uri: str, stop: int | None = None) -> FileSource | ObjectSource | PiecesSource:
+def open_source(uri: str, stop: int | None = None) -> FileSource | ObjectSource | PiecesSource | TierObject:
     """Opens a segment by its URI: in place where it is local, else through pyarrow's file systems.
 
-    A list of pieces (``udfs.storage.pieces``) is opened as the segment that it stands for.
+    A list of pieces (``udfs.storage.pieces``) and the manifest of a remote object are opened as the segments
+    that they stand for; so is a range of a segment (``with_range``).
 
     stop: where reading ends; None for the end of the segment. Raises a SourceError.
     """
     now_reading.note(uri)
-    path = path_of_uri(uri)
-    if path is not None and path.endswith(PIECES):
-        from kafka_log_lake.udfs.storage.pieces import PiecesSource, read_pieces
+    path, part = path_of_uri(uri), split_range(uri)
+    if part is not None or (path is not None and path.endswith(PIECES)):
+        from kafka_log_lake.udfs.storage.pieces import Piece, PiecesSource, read_pieces
 
-        return PiecesSource(read_pieces(path), open_source)
+        whole, begin, end = part or ("", 0, 0)
+        return PiecesSource(
+            [Piece(whole, begin, end - begin)] if part else read_pieces(path or ""), open_source
+        )
+    if uri.endswith(MANIFEST):
+        from kafka_log_lake.udfs.storage.tier_object import open_tier_object
+
+        return open_tier_object(uri, open_source)
     if path is not None:
         return FileSource(path)
     from kafka_log_lake.udfs.storage.object_source import ObjectSource

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -106,7 +107,7 @@ class PiecesSource:
             for range_ in self._source(piece).unreadable(begin, begin + size):
                 first = max(range_.position, begin)
                 size_here = min(range_.position + range_.size, begin + size) - first
-                ranges.append(UnreadableRange(position + first - begin, size_here, range_.error))
+                ranges.append(replace(range_, position=position + first - begin, size=size_here))
             position += size
         return ranges
 

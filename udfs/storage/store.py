@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any
 
 from kafka_log_lake.udfs.storage.byte_source import path_of_uri, reason_of
+from kafka_log_lake.udfs.storage.tier_keys import VARIABLE
 
 _KEY, _SECRET, _TOKEN = _CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -55,8 +56,11 @@ def use_settings_of(hadoop: Callable[[str], str | None]) -> None:
 
 
 def store_variables() -> dict[str, str]:
-    """Returns the environment variables with which another process opens S3 and fsspec's stores alike."""
+    """Returns the environment variables with which another process opens stores and encrypted objects
+    alike.
+    """
     of_s3 = {name: os.environ[name] for name in S3_VARIABLES if name in os.environ}
+    of_s3 |= {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
     return _OF_SESSION | of_s3 | {k: v for k, v in os.environ.items() if k.startswith("FSSPEC_")}
 
 

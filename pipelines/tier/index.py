@@ -1,0 +1,165 @@
+"""Finds which objects of a tier are of which log: by ``__remote_log_metadata``, else by names and
+manifests.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from kafka_log_lake.pipelines.listing.naming import PartitionFolder
+from kafka_log_lake.pipelines.listing.remote_metadata import FINISHED, STARTED, RemoteMetadata, RemoteSegment
+from kafka_log_lake.pipelines.tier.candidates import (
+    REMOTE,
+    UNFINISHED,
+    UNNAMED,
+    UNREADABLE,
+    Candidate,
+)
+from kafka_log_lake.pipelines.tier.objects import PLUGIN, Tier, TierSegment
+from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX, file_name
+from kafka_log_lake.udfs.storage.byte_source import MANIFEST, with_range
+
+TopicId = str | None
+
+
+@dataclass
+class OfLog:
+    """The remote segments of one log. named: those that count by the metadata; others: copies that did not
+    finish, and objects that no metadata name where these are not whole.
+    """
+
+    named: list[Candidate] = field(default_factory=list)
+    others: list[Candidate] = field(default_factory=list)
+    newest: int = -1  # time of the last change, to choose between topic ids
+
+
+@dataclass
+class RemoteIndex:
+    """The objects of a tier by log, and what metadata say of them.
+
+    is_named: whether metadata were found; is_whole: and could be read whole.
+    """
+
+    tier: Tier
+    named: dict[str, RemoteSegment]
+    is_named: bool
+    is_whole: bool
+    logs: dict[PartitionFolder, dict[TopicId, OfLog]]
+
+    def of(self, place: PartitionFolder, topic_id: TopicId) -> OfLog:
+        """Returns the remote segments of a log. topic_id: None where its folder has none: then of the
+        newest.
+        """
+        by_id = self.logs.get(place, {})
+        if topic_id is not None:
+            own, plain = by_id.get(topic_id, OfLog()), by_id.get(None, OfLog())
+            return OfLog([*own.named, *plain.named], [*own.others, *plain.others])
+        return max(by_id.values(), key=lambda one: (bool(one.named), one.newest), default=OfLog())
+
+
+def merged(metadata: Iterable[RemoteMetadata]) -> dict[str, RemoteSegment]:
+    """Returns the segments of all log directories by id; of those with one id the one that went furthest."""
+    found: dict[str, RemoteSegment] = {}
+    for one in metadata:
+        for name, segment in one.segments.items():
+            if name not in found or (segment.start is not None, segment.state) > (
+                found[name].start is not None,
+                found[name].state,
+            ):
+                found[name] = segment
+    return found
+
+
+def index_of(tier: Tier, metadata: Sequence[RemoteMetadata]) -> RemoteIndex:
+    """Joins the objects of a tier with the metadata, by segment id, wherever the objects lie."""
+    named = merged(metadata)
+    is_whole = bool(metadata) and all(one.is_whole for one in metadata)
+    deleted = {place for one in metadata for place in one.deleted}
+    objects = {one.segment_id: one for one in tier.segments if one.segment_id and one.segment_id in named}
+    logs: dict[PartitionFolder, dict[TopicId, OfLog]] = defaultdict(lambda: defaultdict(OfLog))
+    for name, segment in named.items():
+        if (segment.topic_id, segment.partition) in deleted or segment.state not in (STARTED, FINISHED):
+            continue
+        of = logs[PartitionFolder(segment.topic, segment.partition)][segment.topic_id]
+        of.newest = max(of.newest, segment.since)
+        found = objects.get(name)
+        if segment.state == FINISHED and segment.start is not None:
+            of.named.append(_named(segment, found, tier))
+        elif found is not None and SEGMENT_SUFFIX in found.files:
+            of.others.append(_unnamed(found, UNFINISHED))
+    for one in tier.segments:
+        if (
+            one.segment_id in named
+            or (is_whole and one.topic_id is not None)
+            or SEGMENT_SUFFIX not in one.files
+        ):
+            continue
+        if SEGMENT_SUFFIX not in one.files or (one.topic_id, one.partition) in deleted:
+            continue
+        of = logs[PartitionFolder(one.topic, one.partition)][one.topic_id]
+        of.newest = max(of.newest, one.modified // 1000)
+        of.others.append(_unnamed(one, UNNAMED))
+    return RemoteIndex(tier, named, bool(metadata), is_whole, logs)
+
+
+def _named(segment: RemoteSegment, found: TierSegment | None, tier: Tier) -> Candidate:
+    """Returns the candidate of a segment that counts. found: its objects; None where the tier has none."""
+    assert segment.start is not None
+    assert segment.end is not None
+    one = Candidate(
+        REMOTE,
+        _missing_uri(segment, tier) if found is None else found.uri or _log_of(found),
+        segment.start,
+        segment.size or 0,
+        segment.since * 1000 if found is None else found.modified,
+        segment.start,
+        segment.end,
+        segment.epochs,
+    )
+    one.name = one.uri.removesuffix(MANIFEST).removesuffix(SEGMENT_SUFFIX) + SEGMENT_SUFFIX
+    if found is None or SEGMENT_SUFFIX not in found.files:
+        one.problem = "its .log object is missing"
+    elif found.problem is not None:
+        one.problem = found.problem
+    if one.problem is not None:
+        one.rank = UNREADABLE
+        return one
+    assert found is not None
+    wanted, one.length = segment.size or found.length, found.length
+    if one.length > wanted:  # segmentSizeInBytes tells where the segment ends
+        one.uri, one.length = with_range(one.uri, 0, wanted), wanted
+    one.is_cut = one.length < wanted
+    return one
+
+
+def _unnamed(found: TierSegment, rank: int) -> Candidate:
+    """Returns the candidate of objects whose offsets only their manifest or their content tells."""
+    of = found.manifest.segment if found.manifest is not None else {}
+    epochs, last = of.get("segmentLeaderEpochs"), of.get("endOffset")
+    one = Candidate(
+        rank, found.uri or "", found.base, found.length, found.modified, found.base, name=found.name
+    )
+    if isinstance(epochs, dict) and isinstance(last, int):
+        one.last, one.epochs = last, tuple(sorted((int(epoch), start) for epoch, start in epochs.items()))
+    if found.problem is not None:
+        one.rank, one.problem = UNREADABLE, found.problem
+    return one
+
+
+def _log_of(found: TierSegment) -> str:
+    """Returns the URI that the ``.log`` object would have."""
+    uri, _ = next(iter(found.files.values()))
+    folder, _, name = uri.rpartition("/")
+    log = f"{folder}/{name[:43]}{SEGMENT_SUFFIX}"  # 20 digits, a dash, 22 characters
+    return log.removesuffix(SEGMENT_SUFFIX) + MANIFEST if found.layout == PLUGIN else log
+
+
+def _missing_uri(segment: RemoteSegment, tier: Tier) -> str:
+    """Returns where the objects of a segment should lie, by the layout of the others."""
+    root = tier.roots[0] if tier.roots else ""
+    name = f"{file_name(segment.start or 0, '')}-{segment.segment_id}"
+    if tier.layouts[PLUGIN]:
+        return f"{root}/{segment.topic}-{segment.topic_id}/{segment.partition}/{name}{MANIFEST}"
+    return f"{root}/{segment.topic}-{segment.partition}-{segment.topic_id}/{name}{SEGMENT_SUFFIX}"

@@ -1,0 +1,250 @@
+"""Makes one log of a broker's disk and its tier: which segment, local or remote, has which offsets.
+
+Local and remote segments are joined by leader epoch and offset, as KIP-405 resolves them. A remote segment
+gets the name that its file has on the disk, ``<topic>-<partition>/<20 digits>.log``, and ``file`` says where
+its bytes are: so nothing changes for a lake when a broker moves a segment to the tier. What the disk has,
+sound, is read there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kafka_log_lake.pipelines.listing.list_segments import ListingRows
+from kafka_log_lake.pipelines.listing.listing import Listing
+from kafka_log_lake.pipelines.listing.naming import File, PartitionFolder, left_state
+from kafka_log_lake.pipelines.listing.uris import canonical
+from kafka_log_lake.pipelines.tier.candidates import (
+    DISK,
+    NO_END,
+    UNREADABLE,
+    Candidate,
+    Epochs,
+    Interval,
+    Part,
+    history_of,
+    holes_of,
+    parts_of,
+    true_intervals,
+)
+from kafka_log_lake.pipelines.tier.index import OfLog, RemoteIndex
+from kafka_log_lake.udfs.batches.clocks import UNKNOWN
+from kafka_log_lake.udfs.batches.log_start import BY_SEGMENTS, FirstEpoch, LogStart, log_start
+from kafka_log_lake.udfs.format.file_names import file_name
+from kafka_log_lake.udfs.storage.byte_source import with_range
+
+
+@dataclass
+class JoinedLog:
+    """One log of disk and tier.
+
+    rows: of its local segments in the listing. parts: where each of its offsets is read, by offset.
+    """
+
+    place: PartitionFolder
+    partition_dir: str
+    topic_id: str | None
+    rows: list[dict[str, Any]]
+    start: LogStart
+    parts: list[Part]
+
+
+def with_tier(
+    listing: Listing, index: RemoteIndex, takes: Callable[[str], bool], adds_logs: bool
+) -> tuple[Listing, list[JoinedLog]]:
+    """Returns the listing with the segments of the tier among those of the disk, and the logs that it
+    changed.
+
+    takes: whether a topic is requested. adds_logs: whether logs that the tier alone has are listed too.
+    """
+    starts = listing.log_starts()
+    folders: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in listing.segments.to_pylist():
+        folders[row["partition_dir"]].append(row)
+    rows, logs, here = ListingRows(), list[JoinedLog](), set[PartitionFolder]()
+    for folder, own in folders.items():
+        place = PartitionFolder(own[0]["topic"], own[0]["partition"])
+        here.add(place)
+        topic_id = next((row["topic_id"] for row in own if row["topic_id"]), None)
+        is_whole = left_state(folder) is None and all(row["wanted"] for row in own)
+        remote = index.of(place, topic_id) if is_whole and folder not in listing.partial else OfLog()
+        if remote.named or remote.others:
+            epochs = listing.witnesses.in_folder(folder).epochs or ()
+            parts, start = _joined(own, remote, epochs, starts.get(folder))
+            logs.append(JoinedLog(place, folder, topic_id, own, start, parts))
+        else:
+            _add(
+                rows,
+                place,
+                folder,
+                topic_id,
+                [(row["file_base_offset"], _file_of(row), row["file"]) for row in own],
+            )
+    for place in sorted(index.logs.keys() - here) if adds_logs else ():
+        if takes(place.topic):
+            logs += _remote_alone(listing, index, place)
+    for log in logs:
+        _add(rows, log.place, log.partition_dir, log.topic_id, list(_segments(log)))
+        starts[log.partition_dir] = log.start
+    return replace(listing, segments=rows.sorted_table(), starts=starts), logs
+
+
+def _remote_alone(listing: Listing, index: RemoteIndex, place: PartitionFolder) -> Iterator[JoinedLog]:
+    """Yields the log of a partition that has no folder with segments on the disks."""
+    remote = index.of(place, None)
+    log_dirs = sorted(listing.witnesses.log_dirs)
+    root = canonical(log_dirs[0]) if log_dirs else index.tier.roots[0].rstrip("/")
+    folder = f"{root}/{place.topic}-{place.partition}"
+    topic_id = next((name for name, of in index.logs[place].items() if of is remote), None)
+    noted = listing.checkpoints.noted_start(folder, *place)
+    epochs = listing.witnesses.in_folder(folder).epochs or ()
+    start = None
+    if noted is not None and noted.offset is not None:
+        start = log_start(noted.offset, noted, FirstEpoch(*epochs[0]) if epochs else None)
+    parts, start = _joined([], remote, epochs, start)
+    if parts:
+        yield JoinedLog(place, folder, topic_id, [], start, parts)
+
+
+def _joined(
+    rows: Sequence[dict[str, Any]], remote: OfLog, epochs: Epochs, start: LogStart | None
+) -> tuple[list[Part], LogStart]:
+    """Returns where each offset of a log is read, and where the log begins.
+
+    rows: of its local segments, by base offset. epochs: of its ``leader-epoch-checkpoint``.
+    """
+    history = epochs or history_of(remote.named or remote.others)
+    first_known = None if start is None or start.witness == BY_SEGMENTS else start.offset
+    named = [one for one in remote.named if _set_intervals(one, history, first_known)]
+    reached = max((one.intervals[-1].last for one in named), default=-1)
+    disk = _of_disk(rows, reached)
+    parts = parts_of([*disk, *named])
+    begin = first_known if first_known is not None else min((part.first for part in parts), default=0)
+    if remote.others and (not remote.named or not parts or holes_of(parts, begin) or _is_unread(parts)):
+        others = [one for one in remote.others if _set_intervals(one, history, first_known)]
+        if not remote.named:
+            disk = _of_disk(rows, max((one.intervals[-1].last for one in others), default=-1))
+        parts = parts_of([*disk, *named, *others])
+    if first_known is None or start is None:
+        start = LogStart(min((part.first for part in parts), default=0), BY_SEGMENTS, UNKNOWN)
+    return parts, start
+
+
+def _is_unread(parts: Sequence[Part]) -> bool:
+    return any(part.of.rank == UNREADABLE for part in parts)
+
+
+def _set_intervals(one: Candidate, history: Epochs, start: int | None) -> bool:
+    """Sets the true offsets of a remote segment, from the log start on. False where it has none."""
+    found = true_intervals(one, history)
+    if one.is_cut or one.last == NO_END:
+        found = [each for run in one.runs() for each in _common(found, run)]
+    one.intervals = [each for each in found if start is None or each.last >= start]
+    return bool(one.intervals)
+
+
+def _common(intervals: Sequence[Interval], run: Interval) -> Iterator[Interval]:
+    for one in intervals:
+        first, last = max(one.first, run.first), min(one.last, run.last)
+        if first <= last:
+            yield Interval(first, last)
+
+
+def _of_disk(rows: Sequence[dict[str, Any]], reached: int) -> list[Candidate]:
+    """Returns the local segments. reached: the last offset of the tier; up to it they are checked to be
+    sound.
+    """
+    found = []
+    for at, row in enumerate(rows):
+        base = row["file_base_offset"]
+        limit = rows[at + 1]["file_base_offset"] - 1 if at + 1 < len(rows) else NO_END
+        uri = row["file"] or row["segment"]
+        one = Candidate(DISK, uri, base, row["length"], row["modified"], base, limit, name=uri)
+        one.intervals = [Interval(base, limit)]
+        if base <= reached:
+            runs = one.runs()
+            if runs and limit == NO_END:
+                runs[-1] = Interval(runs[-1].first, NO_END)
+            one.intervals = runs
+        found.append(one)
+    return found
+
+
+Named = tuple[int, File, str | None]  # base offset, file, URI of what holds its bytes
+
+
+def _segments(log: JoinedLog) -> Iterator[Named]:
+    """Yields the segments of a joined log: whole files, and ranges of them where others have the rest."""
+    rows = {row["file_base_offset"]: row for row in log.rows}
+    seen = set[int]()
+    for part in _with_gaps(log.parts):
+        one = part.of
+        begin, end = (0, one.length) if one.rank == UNREADABLE else _bytes_of(part)
+        is_whole = begin == 0 and end == one.length
+        if one.rank == DISK and is_whole:
+            row = rows[one.base]
+            seen.add(one.base)
+            yield one.base, _file_of(row), row["file"]
+        elif begin < end or is_whole:
+            base = one.base if begin == 0 and part.first <= one.first else part.first
+            uri = one.uri if is_whole else _cut_uri(one.uri, begin, end)
+            file = File(file_name(base), max(end - begin, int(one.rank == UNREADABLE)), one.modified, True)
+            seen.add(one.base) if one.rank == DISK else None
+            yield base, file, uri
+    for base, row in rows.items():  # a local file without a sound batch, which nothing replaces
+        if base not in seen and not any(part.first <= base <= part.last for part in log.parts):
+            yield base, _file_of(row), row["file"]
+
+
+def _with_gaps(parts: Sequence[Part]) -> Iterator[Part]:
+    """Yields the parts; those that follow each other in one segment, with nothing else between, as one."""
+    before: Part | None = None
+    for part in parts:
+        if before is not None and before.of is part.of:
+            before = before._replace(last=part.last)
+            continue
+        if before is not None:
+            yield before
+        before = part
+    if before is not None:
+        yield before
+
+
+def _bytes_of(part: Part) -> tuple[int, int]:
+    """Returns where the batches of a part begin and end in its segment."""
+    one = part.of
+    is_first, is_last = part.first <= one.intervals[0].first, part.last >= one.intervals[-1].last
+    is_first &= one.rank == DISK or one.intervals[0].first <= one.first
+    is_last &= one.rank == DISK or one.last == NO_END or one.intervals[-1].last >= one.last
+    if is_first and is_last:
+        return 0, one.length
+    batches = one.batches
+    inside = np.flatnonzero((batches["base"] >= part.first) & (batches["last"] <= part.last))
+    if not len(inside):
+        return 0, 0
+    begin = 0 if is_first else int(batches["position"][inside[0]])
+    return begin, one.length if is_last else int(batches["end"][inside[-1]])
+
+
+def _cut_uri(uri: str, begin: int, end: int) -> str:
+    """Returns the URI of a range; a range of a range begins where that one does."""
+    whole, mark, _ = uri.partition("#") if "#0-" in uri else (uri, "", "")
+    return with_range(whole if mark else uri, begin, end)
+
+
+def _file_of(row: dict[str, Any]) -> File:
+    return File(row["segment"].rpartition("/")[2], row["length"], row["modified"], row["wanted"])
+
+
+def _add(
+    rows: ListingRows, place: PartitionFolder, folder: str, topic_id: str | None, segments: Collection[Named]
+) -> None:
+    ordered = sorted(segments, key=lambda one: one[0])
+    holders = {file.name: uri for _, file, uri in ordered if uri is not None}
+    own = folder if left_state(folder) != "deleted" else folder.rpartition("/")[0]
+    rows.add(place, own, topic_id, [(base, file) for base, file, _ in ordered], holders, folder)

@@ -1,0 +1,84 @@
+"""Lists the tiers that a command's settings name, and joins their segments with those of a listing."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.cli.settings import Reading
+from kafka_log_lake.pipelines.cli.terminal import counted_noun, first_names
+from kafka_log_lake.pipelines.listing.list_segments import TopicFilter
+from kafka_log_lake.pipelines.listing.listing import Listing
+from kafka_log_lake.pipelines.listing.uris import resolve
+from kafka_log_lake.pipelines.tier.candidates import UNNAMED, UNREADABLE
+from kafka_log_lake.pipelines.tier.index import RemoteIndex, index_of
+from kafka_log_lake.pipelines.tier.join import JoinedLog, with_tier
+from kafka_log_lake.pipelines.tier.objects import list_tier
+from kafka_log_lake.udfs.storage.tier_keys import load_key, use_tier_keys
+
+log = logging.getLogger(__name__)
+_KEY = re.compile(r"([^=]+)=(.+)", re.DOTALL)
+
+
+def use_keys(texts: tuple[str, ...]) -> None:
+    """Makes the keys of ``--tier-key ID=FILE.pem`` known. Raises a UserError for one that can't be used."""
+    files: dict[str, str] = {}
+    for text in texts:
+        match = _KEY.fullmatch(text)
+        if match is None:
+            raise UserError(
+                "--tier-key takes ID=FILE.pem: the id of the key in the manifests, and a private key"
+            )
+        try:
+            load_key(match[2])
+        except ValueError as error:
+            raise UserError(f"--tier-key {match[1]}: {error}") from None
+        files[match[1]] = match[2]
+    use_tier_keys(files)
+
+
+def joined_listing(settings: Reading, listing: Listing) -> Listing:
+    """Returns the listing of the sources joined with the tiers that the settings name; logs what is known of
+    it.
+
+    Raises a UserError for a tier or a key that can't be used.
+    """
+    use_keys(settings.tier_key)
+    index = index_of(list_tier(settings.tier), listing.witnesses.remote())
+    takes = TopicFilter(settings.topics, settings.exclude_topics)
+    joined, logs = with_tier(listing, index, takes, _names_log_dirs(settings, listing))
+    for text in _notes(index, logs):
+        log.warning("%s", text)
+    return joined
+
+
+def _names_log_dirs(settings: Reading, listing: Listing) -> bool:
+    """Says whether sources are whole disks, or there are none: then topics that the tier alone has count
+    too.
+    """
+    roots = set(resolve(settings.source).folders) if settings.source else set()
+    return not settings.source or bool(roots & listing.witnesses.log_dirs) or not listing.segments.num_rows
+
+
+def _notes(index: RemoteIndex, logs: list[JoinedLog]) -> Iterator[str]:
+    if not index.tier.segments:
+        kinds = "; ".join(index.tier.others_text()) or "nothing"
+        yield f"--tier {', '.join(index.tier.roots)} has no object of a segment: {kinds}"
+        return
+    if not index.is_named:
+        yield (
+            "no __remote_log_metadata is on the disks: the names and manifests of the objects in the tier "
+            "are the index, and objects of deleted topics or lost leaders may be among them"
+        )
+    elif not index.is_whole:
+        yield "__remote_log_metadata is damaged: objects that it does not name are taken by their names too"
+    unread = [part.of for one in logs for part in one.parts if part.of.rank == UNREADABLE]
+    for one in unread[:20]:
+        yield f"offsets {one.first:,} to {one.last:,} are in {one.name}, which can't be read: {one.problem}"
+    if len(unread) > 20:
+        yield f"and {counted_noun(len(unread) - 20, 'more object')} that can't be read"
+    unnamed = sorted({one.place.topic for one in logs if any(part.of.rank == UNNAMED for part in one.parts)})
+    if unnamed and index.is_named:
+        yield f"objects that no metadata name are used for {first_names(unnamed)}"
