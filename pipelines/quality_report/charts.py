@@ -6,6 +6,7 @@ one drawing serves light, dark and print. Every chart has a table of its numbers
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,11 @@ from kafka_log_lake.pipelines.quality_report.facts import QualityReport
 
 SHOWN = 15  # bars of a chart, rows of its table
 _POINTS = 500
+_SERIES = 6  # topics of the chart of growth that have a colour
+_MS = {
+    unit: 3_600_000 * hours
+    for unit, hours in (("hour", 1), ("day", 24), ("week", 168), ("month", 672), ("year", 8760))
+}
 _WIDTH = 700
 _LINEAR = 50  # compression ratios from here on have a logarithmic axis
 _VERSION = "6.4"  # of Vega-Lite: vl-convert holds several
@@ -45,6 +51,7 @@ _CONFIG: dict[str, Any] = {
         "labelFontSize": 12,
         "titleFontSize": 12,
         "orient": "top",
+        "columnPadding": 16,
         "symbolType": "square",
         "titleFontWeight": "normal",
     },
@@ -111,22 +118,56 @@ def _bars(label: str, rows: Sequence[Row], value: dict[str, Any], kinds: Sequenc
     return _draw(label, rows, {"mark": "bar", "encoding": encoding, **more})
 
 
-def partitions(report: QualityReport) -> Chart | None:
-    """Draws the shares of sound, damaged and tail bytes of the worst partitions; None without any byte."""
-    rows: list[Row] = []
-    for found in report.partitions[:SHOWN]:
-        parts = {"sound": found.sound, "damaged": found.damaged, "tail": found.tail}
-        place = f"{found.topic}-{found.partition}"
-        rows += [
-            {"place": place, "kind": kind, "value": size, "order": order}
-            for order, (kind, size) in enumerate(parts.items())
-        ]
+def topics(report: QualityReport) -> Chart | None:
+    """Draws the bytes of the largest topics: sound, damaged, tail; None without any byte."""
+    sizes: dict[str, Counter[str]] = defaultdict(Counter)
+    for found in report.partitions:
+        sizes[found.topic].update({"sound": found.sound, "damaged": found.damaged, "tail": found.tail})
+    largest = sorted(sizes, key=lambda topic: (-sizes[topic].total(), topic))[:SHOWN]
+    rows: list[Row] = [
+        {"place": topic, "kind": kind, "value": sizes[topic][kind], "order": order}
+        for topic in largest
+        for order, kind in enumerate(("sound", "damaged", "tail"))
+    ]
     if not any(row["value"] for row in rows):
         return None
-    x = _number("part of the partition's bytes", stack="normalize", axis={"format": "%"})
-    shown = min(SHOWN, len(report.partitions))
-    label = f"Bars: sound, damaged and tail bytes of {counted_noun(shown, 'partition')}, the worst first"
-    return _bars(label, rows, x, ("sound", "damaged", "tail"))
+    shown = f"{counted_noun(len(sizes), 'topic')}" + (f", the {SHOWN} largest" if len(sizes) > SHOWN else "")
+    label = f"Bars: bytes on disk of {shown}; sound, damaged and in tails"
+    return _bars(label, rows, _number("bytes on disk"), ("sound", "damaged", "tail"))
+
+
+def growth(report: QualityReport) -> Chart | None:
+    """Draws what was written over time, by topic: those with most bytes, and the others as one.
+
+    None without a batch of a credible time.
+    """
+    if not report.growth:
+        return None
+    sizes: Counter[str] = Counter()
+    for one in report.growth:
+        sizes[one.topic] += one.bytes
+    own = [topic for topic, _ in sizes.most_common(_SERIES)]
+    names = [*own, *(["other topics"] if len(sizes) > len(own) else [])]
+    written: Counter[tuple[int, str]] = Counter()
+    for one in report.growth:
+        written[one.begin_ms, one.topic if one.topic in own else names[-1]] += one.bytes
+    unit = report.growth[0].unit
+    rows: list[Row] = []
+    tops: Counter[int] = Counter()
+    for (at, name), size in sorted(written.items(), key=lambda one: names.index(one[0][1])):
+        below, tops[at] = tops[at], tops[at] + size
+        rows.append({"at": at, "to": at + _MS[unit], "kind": name, "below": below, "value": tops[at]})
+    colours = [f"var(--series-{at})" for at in range(1, len(own) + 1)] + ["var(--none)"]
+    scale = {"domain": [printable(name) for name in names], "range": colours[: len(names)]}
+    encoding = {
+        "x": {"field": "at", "type": "temporal", "title": f"{unit} (UTC)", **_UTC},
+        "x2": {"field": "to"},
+        "y": _number("bytes written"),
+        "y2": {"field": "below"},
+        "color": {"field": "kind", "type": "nominal", "title": None, "scale": scale},
+    }
+    label = f"Bars: bytes written by {unit}, of {counted_noun(len(sizes), 'topic')}"
+    return _draw(label, rows, {"mark": "bar", "encoding": encoding, "height": 220})
 
 
 def failures(report: QualityReport) -> Chart | None:

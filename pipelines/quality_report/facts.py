@@ -115,6 +115,20 @@ class Format:
 
 
 @dataclass(frozen=True)
+class Written:
+    """What was written to a topic in one hour, day, week, month or year: the unit fits all that there is.
+
+    begin_ms: of that time, ms since 1970 UTC.
+    """
+
+    unit: str
+    begin_ms: int
+    topic: str
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Compression:
     """Bytes of a topic's records in one codec: as stored, and decompressed."""
 
@@ -200,6 +214,7 @@ class QualityReport:
     unreadable: list[str]
     failures: list[Failure]
     worst: list[Worst]
+    growth: list[Written]
     formats: list[Format]
     compression: list[Compression]
     payloads: list[PayloadFormat]
@@ -240,6 +255,7 @@ def gather(
         worst=[
             _worst(database, tables[QUARANTINE.name], row) for row in _query(database, "worst", shown=_WORST)
         ],
+        growth=[Written(*row) for row in _query(database, "growth")],
         formats=[Format(*row) for row in _query(database, "formats")],
         compression=[Compression(*row) for row in _query(database, "compression")],
         payloads=sampled_formats(address, tables[RECORDS.name], registry_of_state(address, at)),

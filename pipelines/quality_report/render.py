@@ -19,7 +19,7 @@ import jinja2
 from markupsafe import Markup
 
 from kafka_log_lake.pipelines.cli.errors import UserError
-from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable
+from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable, time_text
 from kafka_log_lake.pipelines.listing.uris import local_path
 from kafka_log_lake.pipelines.quality_report import charts, words
 from kafka_log_lake.pipelines.quality_report.charts import SHOWN
@@ -28,7 +28,7 @@ from kafka_log_lake.pipelines.quality_report.words import size
 from kafka_log_lake.udfs.values.schemas.profile import PayloadFormat
 
 _CHARTS: tuple[Callable[[QualityReport], charts.Chart | None], ...] = (
-    *(charts.partitions, charts.failures, charts.formats, charts.compression, charts.trend),
+    *(charts.topics, charts.growth, charts.failures, charts.formats, charts.compression, charts.trend),
 )
 _MARKDOWN = str.maketrans({**{c: f"\\{c}" for c in "\\`*_[]|~"}, "<": "&lt;", ">": "&gt;", "&": "&amp;"})
 
@@ -50,7 +50,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"size": size, "share": words.share, "number": words.number}
+    environment.filters |= {"size": size, "share": words.share, "number": words.number, "time": time_text}
     environment.globals |= {"quantity": words.quantity, "place": words.place, "extent": words.extent}
     return environment
 
