@@ -78,7 +78,7 @@ def test_page_of_a_damaged_lake(damaged: str, tmp_path: Path) -> None:
     assert "Not sound: 2 errors and 1 warning (" in text
     (kind,) = [a["class"] for a in page.of("p") if str(a.get("class")).startswith("verdict")]
     assert kind == "verdict error"
-    drawn = [one["aria-label"] for one in page.of("svg")]
+    drawn = [str(one["aria-label"]) for one in page.of("svg")]
     assert len(drawn) >= 4
     assert any(label.startswith("Bars: bytes on disk of") for label in drawn)
     assert any(label.startswith("Bars: bytes written by") for label in drawn)
