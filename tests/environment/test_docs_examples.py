@@ -44,7 +44,7 @@ from tests.support.docs import (
     blocks,
     bundled_sources,
 )
-from tools import picture
+from tools import picture, pictures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,6 +143,12 @@ def test_the_picture_of_a_session_shows_what_the_commands_print(
         assert set(line.split()) <= set(words), line
     assert "http://www.w3.org/2000/svg" in picture.PICTURE.read_text()
     assert "url(http" not in picture.PICTURE.read_text()
+
+
+def test_pictures_show_what_is_in_the_files() -> None:
+    """If this fails: python -m tools.pictures"""
+    made = pictures.pictures()
+    assert {name: (pictures.FOLDER / name).read_text() for name in made} == made
 
 
 def test_python_of_the_readme_and_of_connect_runs(
