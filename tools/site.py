@@ -47,13 +47,37 @@ def page(path: Path, names: dict[Path, str]) -> str:
     return _LINK.sub(link, path.read_text())
 
 
+def llms_text(names: dict[Path, str]) -> str:
+    """Returns ``llms.txt``: the pages of the site, each with its first sentence and its sections."""
+    lines = [
+        "# kafka-log-lake",
+        "",
+        "> Turns Kafka's log files into tables, without a broker.",
+        "",
+        "## Pages",
+        "",
+    ]
+    for path, name in names.items():
+        text = _LINK.sub(lambda link: link[2], path.read_text())
+        text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL).replace("**", "")
+        title = re.search(r"^# (.+)", text, re.MULTILINE)
+        first = re.search(r"^(?![#|>`!<-])(\S.*?\.)(?=\s)", text, re.MULTILINE | re.DOTALL)
+        sections = "; ".join(re.findall(r"^## (.+)", text, re.MULTILINE))
+        about = [" ".join(first[1].split()) if first else "", f"Sections: {sections}." if sections else ""]
+        said = " ".join(filter(None, about)) or "a list"
+        place = "./" if name == "index.md" else f"{name.removesuffix('.md')}/"
+        lines.append(f"- [{title[1] if title else name}]({place}): {said}")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
-    """Writes the pages and their images."""
+    """Writes the pages, their images, and ``llms.txt``, a list of the pages for language models."""
     shutil.rmtree(PAGES, ignore_errors=True)
     shutil.copytree(ROOT / "docs" / "images", PAGES / "images")
     names = sources()
     for path, name in names.items():
         (PAGES / name).write_text(page(path, names))
+    (PAGES / "llms.txt").write_text(llms_text(names))
 
 
 if __name__ == "__main__":

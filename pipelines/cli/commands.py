@@ -297,6 +297,23 @@ QUALITY_REPORT = Command(
     extra="report",
     kind=LakeSettings,
 )
+MCP = Command(
+    "mcp",
+    "mcp_server",
+    "Answer questions of programs, by the Model Context Protocol, about logs and a lake. Only reads.",
+    ("source", "lake"),
+    (
+        Argument("path", "log directory, partition folder, .log file or glob", many=True, is_optional=True),
+        _number(
+            "http", "listen at this port of 127.0.0.1, not on standard input", metavar="PORT", parse=count
+        ),
+        _number("max_rows", "rows of an answer", default="100", parse=count),
+        _number("max_bytes", "bytes of an answer", default="262144", parse=count),
+        _number("max_seconds", "seconds of a call", default="60", parse=count),
+    ),
+    extra="mcp",
+    example="/var/lib/kafka/data --lake lake",
+)
 FORMAT_REPORT = Command(
     "format-report",
     "format_report",
@@ -480,7 +497,7 @@ RECOVER = Command(
 GROUPS = {
     "look into log files": (SCAN, FIND, INSPECT, DUMP),
     "load them into a lake": (DECODE, DECODE_VALUES, INGEST),
-    "ask the lake": (QUERY, SQL, EXPORT, QUALITY_REPORT, FORMAT_REPORT),
+    "ask the lake": (QUERY, SQL, EXPORT, QUALITY_REPORT, FORMAT_REPORT, MCP),
     "repair": (RECOVER,),
     "keep": (MAINTAIN,),
 }

@@ -107,6 +107,14 @@ def test_the_site_has_every_page() -> None:
     assert sorted(listed) == sorted(site.sources().values())
 
 
+def test_llms_txt_lists_every_page_with_what_it_is_about() -> None:
+    names = site.sources()
+    listed = re.findall(r"^- \[(.+)\]\((.+)\): (.+)$", site.llms_text(names), re.MULTILINE)
+    assert {place.strip("./") or "index" for _, place, _ in listed} == {
+        name.removesuffix(".md") for name in names.values()
+    }
+
+
 def test_links_of_the_site_stay_within_it() -> None:
     names = site.sources()
     for path in names:

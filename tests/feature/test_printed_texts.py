@@ -93,6 +93,7 @@ RUNS = {
         "recover --lake healed",
     ),
     "quality-report": ("quality-report --lake lake --output report", "quality-report --lake none"),
+    "mcp": ("mcp", "mcp logs --http 0"),
     "format-report": (
         "format-report --lake lake --topics 'headers.v1|v1-gzip' --codec-levels zstd:3",
         "format-report --lake none",

@@ -1,0 +1,1 @@
+"""Answers questions of programs over the Model Context Protocol. It only reads."""
