@@ -88,8 +88,8 @@ def _run(argv: Sequence[str], bounds: Bounds) -> _Said:
 
         timer = threading.Timer(bounds.seconds, end)
         timer.start()
+        assert process.stdout is not None
         try:
-            assert process.stdout is not None
             left = bounds.bytes
             # A row more than is given says that there are more
             while (

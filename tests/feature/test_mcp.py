@@ -91,7 +91,7 @@ def test_no_argument_reads_or_writes_another_file(root: Path) -> None:
         "SELECT 1; DROP VIEW records",
         "SET enable_external_access = true",
     )
-    calls = [("query", {"statement": one}) for one in statements]
+    calls: list[tuple[str, dict[str, Any]]] = [("query", {"statement": one}) for one in statements]
     calls += [
         ("inspect", {"topic": "..", "partition": 0, "offset": 1}),
         ("inspect", {"topic": TOPIC, "partition": 0, "segment": "../../secret"}),
