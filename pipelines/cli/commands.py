@@ -446,8 +446,8 @@ RECOVER = Command(
     "recover",
     "Merge the copies on the disks of brokers into one log, and list what is lost. Needs no Java.",
     (
-        *("source", "lake", "topics", "exclude_topics", "with_copies", "include_deleted", "cores", "json"),
-        *("slice_bytes", "max_batch_uncompressed"),
+        *("source", "tier", "tier_key", "lake", "topics", "exclude_topics", "with_copies", "include_deleted"),
+        *("cores", "json", "slice_bytes", "max_batch_uncompressed"),
     ),
     (
         Argument("report", "folder for the list of losses as a page and as CSV", metavar="DIR"),

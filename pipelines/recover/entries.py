@@ -86,18 +86,29 @@ class SegmentFile(NamedTuple):
     modified: int
 
 
+class Absent(NamedTuple):
+    """Offsets that a copy should have, in a file or object that can't be read. why: its name, and the
+    reason.
+    """
+
+    first: int
+    last: int
+    why: str
+
+
 @dataclass
 class Copy:
     """One copy of a partition: its batches and what the broker wrote next to them.
 
     name: of the source, with the folder's suffix where it is not a live log. broker_id, directory_id: of its
     log directory, None where ``meta.properties`` has none. state: live, future, delete,
-    stray; deleted: a ``.log.deleted`` file by itself. epochs: entries of leader-epoch-checkpoint (epoch,
-    start offset), None without a readable file; has_whole_epochs: whether each of its lines is one.
-    log_start, high_watermark, recovery_point, cleaned_before: entries of the checkpoint files, None without
-    one. orphans: offsets of indexes whose segment is not there. snapshots: producer snapshots (ENTRY of
-    ``producer_snapshot``) by the offset after the log that they were made of. unbelieved: what files say and
-    batches contradict. unreadable: segments that could not be read, and why.
+    stray; deleted: a ``.log.deleted`` file by itself; tier: what lies in tiered storage. epochs: entries of
+    leader-epoch-checkpoint (epoch, start offset), None without a readable file; has_whole_epochs: whether
+    each of its lines is one. log_start, high_watermark, recovery_point, cleaned_before: entries of the
+    checkpoint files, None without one. orphans: offsets of indexes whose segment is not there. snapshots:
+    producer snapshots (ENTRY of ``producer_snapshot``) by the offset after the log that they were made of.
+    unbelieved: what files say and batches contradict. unreadable: segments that could not be read, and why;
+    absent: the offsets of remote ones.
     """
 
     number: int
@@ -119,6 +130,7 @@ class Copy:
     snapshots: dict[int, np.ndarray] = field(default_factory=dict)
     unbelieved: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
+    absent: list[Absent] = field(default_factory=list)
     directory_id: str | None = None
 
     @property

@@ -225,7 +225,7 @@ def _by_preference(copies: Sequence[Copy], history: History, fit: Sequence[int])
     First the primary, then other copies that know the highest epoch, then those whose log ends later. Copies
     that are not fit come last: they may lack records that all others have.
     """
-    states = ("live", "future", "stray", "delete", DELETED)
+    states = ("live", "future", "tier", "stray", "delete", DELETED)
 
     def rank(copy: Copy) -> tuple[bool, bool, bool, int, int, int]:
         number, state = copy.number, states.index(copy.state)
@@ -330,6 +330,8 @@ def _lost(copies: Sequence[Copy], history: History, gap: Interval, compacted: bo
         is_damaged |= bool(reasons)
         if reasons:
             why.append(f"{copy.name}: {', '.join(reasons)}")
+        elif absent := [one.why for one in copy.absent if one.first <= last and one.last >= first]:
+            why.append(f"{copy.name}: {'; '.join(absent)}")
         elif copy.state == DELETED:
             continue
         elif log_end(copy) <= first:

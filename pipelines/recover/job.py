@@ -46,6 +46,7 @@ from kafka_log_lake.pipelines.recover.restore import Loss, Policy, count_losses,
 from kafka_log_lake.pipelines.recover.sources import Inventory, find_copies, original
 from kafka_log_lake.pipelines.sql.database import open_database
 from kafka_log_lake.pipelines.tasks.slice_rows import DIRECT
+from kafka_log_lake.pipelines.tier.sources import use_keys
 from kafka_log_lake.udfs.batches.clocks import LIKELY
 from kafka_log_lake.udfs.batches.log_start import BY_COPIES, LogStart
 from kafka_log_lake.udfs.format.file_names import file_name
@@ -161,9 +162,10 @@ def recover(settings: Settings, decode: Decode, run: Map) -> Recovered:
     if "://" in address:
         raise UserError(f"--lake {address}: recover writes a log too, so its lake is a local folder")
     refuse_lake_in_source(address, [parse_source(one).path for one in settings.source])
+    use_keys(settings.tier_key)
     with phase("listing"):
         chosen = TopicFilter(settings.topics, settings.exclude_topics)
-        inventory = find_copies(settings.source, chosen, settings.include_deleted)
+        inventory = find_copies(settings.source, chosen, settings.include_deleted, settings.tier)
     if not any(place.topic != METADATA_TOPIC for place in inventory.copies):
         reasons = ", ".join(f"{count} x {why}" for why, count in sorted(inventory.skipped.items()))
         raise UserError(f"no copy of a partition in {', '.join(settings.source)}: {reasons}")

@@ -47,7 +47,7 @@ class SidesOfCopies:
         """Lists the disks. Raises a UserError for one that can't be used, and for disks of two clusters."""
         self._settings = settings
         topics = TopicFilter(settings.topics, settings.exclude_topics)
-        self._inventory = find_copies(settings.source, topics, settings.include_deleted)
+        self._inventory = find_copies(settings.source, topics, settings.include_deleted, settings.tier)
         self._named = placements(self._inventory)
         self._known: dict[PartitionFolder, _Sides | None] = {}
 

@@ -49,6 +49,7 @@ from kafka_log_lake.pipelines.listing.uris import (
 )
 from kafka_log_lake.pipelines.plan.headers import end_of_batches
 from kafka_log_lake.pipelines.recover.entries import DELETED, Copy, SegmentFile
+from kafka_log_lake.udfs.batches.account import REMOTE_METADATA
 from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX
 from kafka_log_lake.udfs.indexes.checkpoint_files import (
     LEADER_EPOCH_FILE,
@@ -101,10 +102,13 @@ class Inventory:
         return next((one.cluster_id for _, one in self.log_dirs.values() if one.cluster_id), None)
 
 
-def find_copies(sources: Sequence[str], is_meant: TopicTest, include_deleted: bool = False) -> Inventory:
+def find_copies(
+    sources: Sequence[str], is_meant: TopicTest, include_deleted: bool = False, tier: Sequence[str] = ()
+) -> Inventory:
     """Finds every copy of every partition in the sources.
 
-    include_deleted: whether each ``.log.deleted`` file is a copy by itself, else they are passed over.
+    include_deleted: whether each ``.log.deleted`` file is a copy by itself, else they are passed over. tier:
+    tiered storage that belongs to them.
 
     Raises a UserError for a source that can't be opened, for sources of two clusters, and for none.
     """
@@ -128,6 +132,12 @@ def find_copies(sources: Sequence[str], is_meant: TopicTest, include_deleted: bo
                 seen.add(folder)
                 _add(folder, source, inventory)
     _check_clusters(inventory)
+    if tier:
+        from kafka_log_lake.pipelines.recover.tier_copies import tier_copies  # for the few that have one
+
+        for place, copy in tier_copies(tier, sorted(inventory.log_dirs)):
+            if is_meant(place.topic):
+                inventory.copies[place].append(copy)
     if not inventory.copies and not inventory.log_dirs:
         raise UserError(f"no partition folders (<topic>-<partition>) in {', '.join(sources)}")
     _number(inventory)
@@ -346,6 +356,7 @@ def _number(inventory: Inventory) -> None:
 
 # Disks in an object store
 
+_FETCHED = (METADATA_TOPIC, REMOTE_METADATA)
 _NAMES_ALONE = (SEGMENT_SUFFIX, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, ".deleted")
 
 
@@ -387,7 +398,7 @@ def _make(uri: str, length: int, modified: int) -> None:
     """Makes the local file that mirrors a URI. modified: microseconds since 1970 UTC."""
     path = _local(uri)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    is_name_alone = path.endswith(_NAMES_ALONE) and f"/{METADATA_TOPIC}-" not in path
+    is_name_alone = path.endswith(_NAMES_ALONE) and not any(f"/{topic}-" in path for topic in _FETCHED)
     try:
         with open(path, "wb") as out:
             if is_name_alone:
