@@ -19,7 +19,9 @@ _OTHERS = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "benchmarks/README.md": "performance.md",
+    "benchmarks/FORMATS.md": "format_claims.md",
     "tests/README.md": "promises.md",
+    "conformance/README.md": "conformance.md",
 }
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 

@@ -18,6 +18,14 @@ from kafka_log_lake.pipelines.views.declared import PUBLIC, SESSION_VIEWS, View
 from kafka_log_lake.udfs.format.cluster_tables import CLUSTER_TABLES
 from kafka_log_lake.udfs.format.index_tables import INDEX_TABLES
 from kafka_log_lake.udfs.format.recovery_tables import RECOVERY_TABLES
+from kafka_log_lake.udfs.format.report_tables import (
+    CHECKPOINTS,
+    FORMAT_SAVINGS,
+    QUALITY_METRICS,
+    RUNS,
+    SCHEMAS,
+    VALUE_ERRORS,
+)
 from kafka_log_lake.udfs.format.schema import RECORDS, TABLES, Column, Table
 
 HEAD = """\
@@ -74,6 +82,13 @@ Of `recover --metadata --lake` ([recovery.md](recovery.md#controllers)): the sta
 metadata log of its controllers. Each run writes them as a whole.
 """
 
+OTHERS_HEAD = """\
+## Other tables
+
+Each is there once it has rows: of the [format report](formats_and_cost.md), the [quality report](quality.md),
+runs, [checkpoint files](operations.md#checkpoint-files) and [typed values](typed_values.md).
+"""
+
 VIEWS_HEAD = """\
 # Columns of views
 
@@ -94,7 +109,13 @@ Columns without a meaning here are [those that many have](tables.md#columns-with
 """
 
 PAGES = Path(__file__).resolve().parent.parent / "docs"
-_STORED = (*TABLES, *INDEX_TABLES, *RECOVERY_TABLES, *CLUSTER_TABLES)
+_PARTS = (
+    (TABLES_HEAD, TABLES),
+    (OTHERS_HEAD, (FORMAT_SAVINGS, QUALITY_METRICS, RUNS, CHECKPOINTS, SCHEMAS, VALUE_ERRORS)),
+    (INDEX_HEAD, INDEX_TABLES),
+    (RECOVERY_HEAD, RECOVERY_TABLES),
+    (CLUSTER_HEAD, CLUSTER_TABLES),
+)
 _MANY = 4  # tables and views that have a column: from then on it is described once
 _OF_ITS_PLACE = re.compile(r"^(?:Its|Their)\b|\bthere\b")  # comments that another one explains
 
@@ -104,7 +125,8 @@ def _shared() -> tuple[Column, ...]:
 
     Of columns of one name with several meanings that which most of them have.
     """
-    of_each = [*(table.columns for table in _STORED), *(view.columns for view in SESSION_VIEWS)]
+    stored = (table for _, tables_of_part in _PARTS for table in tables_of_part)
+    of_each = [*(table.columns for table in stored), *(view.columns for view in SESSION_VIEWS)]
     counts = Counter(column for columns in of_each for column in columns)
     common = {column.name: column for column, n in reversed(counts.most_common()) if n >= _MANY}
     general = {name: column for name, column in common.items() if not _OF_ITS_PLACE.search(column.comment)}
@@ -168,13 +190,7 @@ def parameters(view: View) -> Iterator[str]:
 def tables() -> str:
     """Returns the whole text of ``docs/tables.md``."""
     lines = [*HEAD.splitlines(), "| column | type | |", "|---|---|---|", *map(_row, SHARED), ""]
-    parts = (
-        (TABLES_HEAD, TABLES),
-        (INDEX_HEAD, INDEX_TABLES),
-        (RECOVERY_HEAD, RECOVERY_TABLES),
-        (CLUSTER_HEAD, CLUSTER_TABLES),
-    )
-    for head, of_part in parts:
+    for head, of_part in _PARTS:
         lines += [*head.splitlines(), ""]
         for table in of_part:
             lines += of_table(table)

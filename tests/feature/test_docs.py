@@ -31,7 +31,6 @@ from kafka_log_lake.pipelines.quality_report.check import CHECKS
 from kafka_log_lake.pipelines.query import command as query
 from kafka_log_lake.pipelines.sql_shell import command as sql_shell
 from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, VIEWS
-from kafka_log_lake.udfs.format.report_tables import QUALITY_METRICS
 from tests.support.docs import (
     ARCHITECTURE,
     COMMANDS,
@@ -294,11 +293,6 @@ def test_pages_have_every_option_of_the_quality_report(page: Path, heading: str)
 def test_the_page_of_quality_has_every_check() -> None:
     written = [(row[0].strip("`"), row[1], float(row[2])) for row in cells(QUALITY, "## Checks")]
     assert written == [(check.name, check.severity, check.threshold) for check in CHECKS]
-
-
-def test_the_page_of_quality_has_every_column() -> None:
-    written = [tuple(cell.strip("`") for cell in row) for row in cells(QUALITY, "## The table")]
-    assert written == [(c.name, c.sql_type, c.comment) for c in QUALITY_METRICS.columns]
 
 
 def test_what_messages_quotes_is_in_the_code() -> None:

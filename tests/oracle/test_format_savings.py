@@ -24,13 +24,12 @@ from kafka_log_lake.udfs.format.report_tables import FORMAT_SAVINGS
 from tests.kafka.writer import Form, Written, write_segments
 from tests.support import as_command, logs
 from tests.support.corpus import ROOT as CORPUS
-from tools import tables_doc
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "formats_and_cost.md"
+PAGE = Path(__file__).parents[2] / "benchmarks" / "FORMATS.md"
 BATCHINGS = (1, 10, 100, 1000)
 WRITTEN = [Form(magic, records) for magic in (0, 1, 2) for records in BATCHINGS]
 COMPRESSED = [
@@ -267,11 +266,6 @@ def test_the_proposals_record_is_held_against_kafkas_bytes() -> None:
     written = write_segments(records, [Form(2, 64)])
     assert (len(written[Form(2, 64)]) - 61) / 64 - 1024 == 10
     assert "10 for the first 64 records of a batch" in PAGE.read_text()
-
-
-def test_the_page_has_every_column() -> None:
-    """If this fails: the rows that tools.tables_doc gives for format_savings belong into the page."""
-    assert "\n".join(tables_doc.rows(FORMAT_SAVINGS.columns)) in PAGE.read_text()
 
 
 # --- Batches as brokers leave them ---

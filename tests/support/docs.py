@@ -15,7 +15,9 @@ INNER = [
     ARCHITECTURE,
     ROOT / "CONTRIBUTING.md",
     ROOT / "benchmarks" / "README.md",
+    ROOT / "benchmarks" / "FORMATS.md",
     ROOT / "tests" / "README.md",
+    ROOT / "conformance" / "README.md",
 ]
 DOCS = [*sorted((ROOT / "docs").glob("*.md")), *INNER]
 # How to do things, by role

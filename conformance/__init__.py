@@ -1,0 +1,1 @@
+"""Vectors of record batches for any decoder, a runner, and decoders to compare."""

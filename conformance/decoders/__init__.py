@@ -1,0 +1,1 @@
+"""Decoders as ``conformance/run.py`` calls them, one a module."""
