@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kafka_log_lake.pipelines.recover.chain import Claim, heaviest_chain
+from kafka_log_lake.pipelines.recover.cleaned import without_gaps
 from kafka_log_lake.pipelines.recover.entries import (
     BASE_OFFSET,
     ENTRY,
@@ -73,29 +74,6 @@ def mend_bases(copies: Sequence[Copy], ids: Mapping[int, np.ndarray], is_compact
         for begin, end in zip(begins[is_odd], np.append(begins[1:], len(own))[is_odd], strict=True):
             file = own[begin:end]
             _write(copy, file, _with_alike(copy, file, _placed(file, claims), bounds))
-
-
-def without_gaps(copy: Copy, wrong: np.ndarray, is_compacted: bool) -> np.ndarray:
-    """Returns bool[n]: batches before which no offset is missing unless there is damage.
-
-    These are all batches of a log that is not compacted. In a compacted log they are those that the log
-    cleaner has not reached: its checkpoint says how far it came, and it never cleans the last segment. wrong:
-    bool[n], batches whose base offset is not believed.
-    """
-    if not is_compacted:
-        return np.ones(len(copy.entries), dtype=bool)
-    in_last: np.ndarray = copy.entries["file"] == len(copy.files) - 1
-    cleaned = copy.cleaned_before
-    if cleaned is None and copy.high_watermark is not None:  # the disk's checkpoints are there: it never ran
-        lacks = in_last & copy.entries["is_sound"] & (copy.entries["count"] <= copy.entries["delta"])
-        cleaned = None if lacks.any() else 0
-    if cleaned is None or not copy.files:
-        return np.zeros(len(copy.entries), dtype=bool)
-    believed = in_last & copy.entries["is_sound"] & ~wrong
-    reached = np.where(believed, copy.entries["last"] + 1, copy.files[-1].base)
-    before = np.maximum.accumulate(np.concatenate([[copy.files[-1].base], reached]))[:-1]
-    result: np.ndarray = in_last & (before >= cleaned)
-    return result
 
 
 def _is_legible(entries: np.ndarray) -> np.ndarray:

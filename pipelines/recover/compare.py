@@ -16,8 +16,9 @@ from kafka_log_lake.pipelines.engine.pool import Map
 from kafka_log_lake.pipelines.listing.naming import PartitionFolder
 from kafka_log_lake.pipelines.plan.slices import Segment, Slice
 from kafka_log_lake.pipelines.recover import audit
+from kafka_log_lake.pipelines.recover.cleaned import is_compacted
 from kafka_log_lake.pipelines.recover.entries import DELETED, ENTRY, Copy, SliceHeaders, concatenated
-from kafka_log_lake.pipelines.recover.healing import Healed, heal, is_compacted
+from kafka_log_lake.pipelines.recover.healing import Healed, heal
 from kafka_log_lake.pipelines.recover.history import Certainty, History, Leader, true_history
 from kafka_log_lake.pipelines.recover.placement import Placement, Placements, placements
 from kafka_log_lake.pipelines.recover.sources import DELETE, LIVE, Inventory
@@ -229,9 +230,9 @@ def compare_copies(place: PartitionFolder, copies: Sequence[Copy], known: Known)
     gone = (DELETED,) if is_there else (DELETE, DELETED)
     if all(copy.state in gone for copy in own):
         own, others, rule = [], list(copies), "every folder of it is one that a broker was about to delete"
-    compacted = is_compacted(own)
+    compacted = is_compacted(place.topic, own)
     doubts = audit.mend(own, compacted)
-    compacted = is_compacted(own)
+    compacted = is_compacted(place.topic, own)
     history = true_history(own, _leaders(topic_id, own, known))
     healed = heal(own, history, compacted)
     healed.doubts += doubts

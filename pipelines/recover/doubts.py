@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kafka_log_lake.pipelines.recover.base_offsets import without_gaps
+from kafka_log_lake.pipelines.recover.cleaned import without_gaps
 from kafka_log_lake.pipelines.recover.entries import (
     BASE_OFFSET,
     LEADER_EPOCH,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from kafka_log_lake.pipelines.recover.bounds import believed_epochs, epochs_of_batches, log_end, log_start
 from kafka_log_lake.pipelines.recover.compare import Compared
 from kafka_log_lake.pipelines.recover.entries import DELETED, MENDED_WORDS, Copy, are_among
-from kafka_log_lake.pipelines.recover.healing import joined, missing
+from kafka_log_lake.pipelines.recover.intervals import joined, missing
 from kafka_log_lake.udfs.format.recovery_tables import DIVERGENCE, HEALED_BATCHES, LOST_RANGES, REPLICA_REPORT
 
 Row = dict[str, Any]

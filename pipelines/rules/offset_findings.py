@@ -13,7 +13,7 @@ import pyarrow as pa
 from kafka_log_lake.pipelines.rules.files import LOG, Files
 from kafka_log_lake.udfs.batches import offset_findings as of
 from kafka_log_lake.udfs.batches.offset_findings import Order, order, with_undecoded
-from kafka_log_lake.udfs.batches.offsets import NO_LIMIT, RUN
+from kafka_log_lake.udfs.batches.offsets import NO_LIMIT, RUN, are_cleaned
 from kafka_log_lake.udfs.batches.retention import COMPACTED_TOPICS
 from kafka_log_lake.udfs.compute import pc
 from kafka_log_lake.udfs.format.schema import OFFSET_FINDINGS
@@ -88,10 +88,10 @@ def runs_of_batches(files: Files, batches: pa.Table) -> tuple[np.ndarray, np.nda
     runs["file_base"], runs["file_limit"] = files.base[file], files.limit[file]
     runs["position"], runs["first"], runs["last"] = position, first, np.maximum(first, last)
     runs["last_base"], runs["first_last"] = first, runs["last"]
-    span = np.where(first >= 0, runs["last"] - first, -1)
     has_horizon = batches.column("delete_horizon_ms").is_valid().to_numpy()
     is_ok = pc.equal(batches.column("status"), "ok").to_numpy(zero_copy_only=False)
-    runs["is_cleaned"] = is_ok & (has_horizon | (span >= batches.column("record_count").to_numpy()))
+    records = batches.column("record_count").to_numpy()
+    runs["is_cleaned"] = is_ok & (has_horizon | are_cleaned(first, last, records))
     runs["batches"] = 1
     return runs[in_order], file[in_order]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from kafka_log_lake.pipelines.plan.slices import Segment, Slice
 from kafka_log_lake.pipelines.tasks.contradictions import EPOCHS, epochs_of
 from kafka_log_lake.pipelines.tasks.verdicts import highest, lowest
 from kafka_log_lake.udfs.batches import clocks
-from kafka_log_lake.udfs.batches.offsets import RUN
+from kafka_log_lake.udfs.batches.offsets import RUN, are_cleaned, begins_of_runs, runs_of
 from kafka_log_lake.udfs.batches.transactions import EVENT, events_of, transactional_batches
 from kafka_log_lake.udfs.decoder.decoded import Group
 from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
@@ -278,48 +278,24 @@ class TotalsCollector(TransactionCollector):
         )
 
 
-def _begins(first: np.ndarray, last: np.ndarray, low: Any, limit: Any) -> np.ndarray:
-    """Returns bool[n]: which batches of a file do not continue the previous one, or are judged apart from it.
-
-    first, last: their offsets. low, limit: base offsets in the names of the file and of the next one.
-    """
-    begins = np.ones(len(first), dtype=bool)
-    begins[1:] = first[1:] - 1 != last[:-1]
-    for is_apart in (first < low, first == low, last >= limit):
-        begins[1:] |= is_apart[1:] != is_apart[:-1]
-    return begins
-
-
 def _runs(batches: np.ndarray, segment: Segment) -> np.ndarray:
     """Returns RUN[n] of sound batches (BATCH) of a segment in its order."""
     first, last = batches["base_offset"], batches["last_offset"]
     first = np.where(base_unknown(batches), last, first)
-    last = np.maximum(first, last)
-    begins = _begins(first, last, segment.file_base_offset, segment.file_limit)
-    begins[1:] |= batches["position"][1:] != batches["position"][:-1] + batches["size"][:-1]
     is_v2 = batches["magic"] == f.MAGIC_V2
     has_horizon = is_v2 & (batches["attributes"] & f.DELETE_HORIZON_MASK != 0)
-    span = np.where(first >= 0, last - first, -1)
     # the records of a batch that was passed over are known by its header, if it is of magic 2
-    held = np.where(is_v2, batches["count"], batches["record_count"])
-    is_short = (span >= held) & (is_v2 | (held > 0))
-    is_cleaned = (batches["marks"] == 0) & (has_horizon | is_short)
-    at = np.flatnonzero(begins)
-    runs = np.zeros(len(at), dtype=RUN)
-    runs["file_base"], runs["file_limit"] = segment.file_base_offset, segment.file_limit
-    if len(at):
-        runs["position"], runs["first"] = batches["position"][at], first[at]
-        runs["first_last"] = last[at]
-        runs["batches"] = np.diff(np.append(at, len(batches)))
-        ends = np.append(at[1:], len(batches)) - 1
-        runs["last"], runs["last_base"] = last[ends], first[ends]
-        runs["is_cleaned"] = np.logical_or.reduceat(is_cleaned, at)
-    return runs
+    of_older = np.where(batches["record_count"] > 0, batches["record_count"], -1)
+    records = np.where(is_v2, batches["count"], of_older)
+    is_cleaned = (batches["marks"] == 0) & (has_horizon | are_cleaned(first, last, records))
+    names = segment.file_base_offset, segment.file_limit
+    return runs_of(first, last, batches["position"], batches["size"], is_cleaned, *names)
 
 
 def _joined(rows: np.ndarray) -> np.ndarray:
     """Joins rows of one producer and epoch whose offsets follow each other; markers stay as they are."""
-    differs = _begins(*(rows[name] for name in ("first_offset", "last_offset", "file_base", "file_limit")))
+    bounds = (rows[name] for name in ("first_offset", "last_offset", "file_base", "file_limit"))
+    differs = begins_of_runs(*bounds)
     for name in ("producer_id", "producer_epoch", "control_type"):
         differs[1:] |= rows[name][1:] != rows[name][:-1]
     begins = np.flatnonzero(differs | (rows["control_type"] != f.NO_CONTROL))

@@ -1,9 +1,11 @@
-"""Finds which base offsets of a log are wrong.
+"""Makes runs of a log's batches, and finds which base offsets are wrong.
 
 The base offset of a batch lies outside its checksum, and so does the offset of a message of magic 0 or 1.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +28,57 @@ RUN = np.dtype(
         ("is_cleaned", "?"),  # a batch of it has fewer records than offsets, or a delete horizon
     ]
 )
+
+
+def are_cleaned(first: np.ndarray, last: np.ndarray, records: np.ndarray) -> np.ndarray:
+    """Returns bool[n]: batches with fewer records than offsets, which the log cleaner alone leaves.
+
+    first, last: their offsets; a wrong base offset may be below 0. records: of each, -1 where unknown.
+    """
+    span = np.where(first >= 0, np.maximum(first, last) - first, -1)
+    result: np.ndarray = (records >= 0) & (span >= records)
+    return result
+
+
+def begins_of_runs(first: np.ndarray, last: np.ndarray, low: Any, limit: Any) -> np.ndarray:
+    """Returns bool[n]: which batches of a file do not continue the previous one, or are judged apart from it.
+
+    first, last: their offsets. low, limit: base offsets in the names of the file and of the next one.
+    """
+    begins = np.ones(len(first), dtype=bool)
+    begins[1:] = first[1:] - 1 != last[:-1]
+    for is_apart in (first < low, first == low, last >= limit):
+        begins[1:] |= is_apart[1:] != is_apart[:-1]
+    return begins
+
+
+def runs_of(
+    first: np.ndarray,
+    last: np.ndarray,
+    position: np.ndarray,
+    size: np.ndarray,
+    is_cleaned: np.ndarray,
+    file_base: int,
+    file_limit: int,
+) -> np.ndarray:
+    """Returns RUN[n] of sound batches of one file in its order.
+
+    first, last, position, size: int64[m] of each batch. is_cleaned: bool[m], it shows that the log cleaner
+    ran. file_base, file_limit: base offsets in the names of the file and of the next one.
+    """
+    last = np.maximum(first, last)
+    begins = begins_of_runs(first, last, file_base, file_limit)
+    begins[1:] |= position[1:] != position[:-1] + size[:-1]
+    at = np.flatnonzero(begins)
+    runs = np.zeros(len(at), dtype=RUN)
+    runs["file_base"], runs["file_limit"] = file_base, file_limit
+    if len(at):
+        runs["position"], runs["first"], runs["first_last"] = position[at], first[at], last[at]
+        runs["batches"] = np.diff(np.append(at, len(first)))
+        ends = np.append(at[1:], len(first)) - 1
+        runs["last"], runs["last_base"] = last[ends], first[ends]
+        runs["is_cleaned"] = np.logical_or.reduceat(is_cleaned, at)
+    return runs
 
 
 def misplaced(runs: np.ndarray, log: np.ndarray | None = None) -> np.ndarray:
