@@ -32,7 +32,8 @@ from kafka_log_lake.pipelines.dataframes.slices import Span, make_tasks
 from kafka_log_lake.pipelines.decode import job
 from kafka_log_lake.pipelines.decode.decode import Decoded, Decoder
 from kafka_log_lake.pipelines.decode.metrics import Metrics
-from kafka_log_lake.pipelines.decode.summary import Summary, TopicTotals, print_round, print_summary
+from kafka_log_lake.pipelines.decode.print_summary import print_round, print_summary
+from kafka_log_lake.pipelines.decode.summary import Summary, TopicTotals
 from kafka_log_lake.pipelines.decode.watch import Batching, check_settings, watch
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand, spark_on_demand
 from kafka_log_lake.pipelines.engine.run_command import run_command

@@ -27,7 +27,8 @@ from kafka_log_lake.pipelines.decode import job
 from kafka_log_lake.pipelines.decode.decode import Decoded
 from kafka_log_lake.pipelines.decode.land import Lander
 from kafka_log_lake.pipelines.decode.metrics import Metrics
-from kafka_log_lake.pipelines.decode.summary import Summary, TopicTotals, print_summary
+from kafka_log_lake.pipelines.decode.print_summary import print_summary
+from kafka_log_lake.pipelines.decode.summary import Summary, TopicTotals
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand, spark_on_demand
 from kafka_log_lake.pipelines.engine.run_command import run_command
 from kafka_log_lake.pipelines.lake.commit import LakeWriter

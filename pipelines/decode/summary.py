@@ -1,14 +1,12 @@
-"""Prints the summary of a job: text for a person, JSON for a program."""
+"""Sums up a job: as text for a person, as JSON for a program, as a row of ``runs``."""
 
 from __future__ import annotations
 
 import json
 import logging
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -21,8 +19,6 @@ from kafka_log_lake.pipelines.cli.terminal import (
 )
 from kafka_log_lake.pipelines.cli.text_tables import (
     Section,
-    open_console,
-    print_table,
     shortened,
     size_text,
     text_lines,
@@ -358,47 +354,6 @@ class Summary:
         for section in self.sections():
             lines += text_lines(section)
         return "\n".join([*lines, *self.other_lines(), *self.next_lines(), self.verdict_line()])
-
-
-def print_summary(summary: Summary, as_json: bool) -> None:
-    """Logs the warnings, then prints the summary as the last lines of standard output."""
-    for text in summary.warnings:
-        log.warning("%s", text)
-    if as_json:
-        print(summary.to_json())
-    elif sys.stdout.isatty():
-        _print_rich(summary)
-    else:
-        print(summary.to_text())
-    sys.stdout.flush()
-
-
-def print_round(summary: Summary) -> None:
-    """Logs the warnings, and prints a round of ``--watch`` as one line that begins with the time."""
-    for text in summary.warnings if summary.segments else ():
-        log.warning("%s", text)
-    text = summary.headline()
-    if summary.segments:
-        text += f", {counted_noun(summary.records, 'record')}"
-    if summary.damaged:
-        text += f", {counted_noun(summary.damaged, 'damaged range')} "
-        text += f"({counted_noun(summary.damaged_bytes, 'byte')})"
-    print(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}", flush=True)
-
-
-def _print_rich(summary: Summary) -> None:
-    from rich.text import Text
-
-    console = open_console()
-    console.print(Text(summary.headline(), style="bold"))
-    for section in summary.sections():
-        print_table(console, section)
-    for line in summary.other_lines():
-        console.print(Text(line))
-    for line in summary.next_lines():
-        console.print(Text(line), soft_wrap=True)
-    is_sound = summary.verdict().is_sound and not summary.unreadable_chunks
-    console.print(Text(summary.verdict_line(), style="green" if is_sound else "bold red"), soft_wrap=True)
 
 
 def counted(what: Counter[str]) -> list[str]:

@@ -18,8 +18,18 @@ import pyarrow as pa
 
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.terminal import counted_noun
-from kafka_log_lake.pipelines.engine.delta import sql_literal
-from kafka_log_lake.pipelines.find.conditions import Condition, InBounds, IsNull, OneOf, Prefix, matching
+from kafka_log_lake.pipelines.find.conditions import Condition, OneOf, matching
+from kafka_log_lake.pipelines.find.lake_statements import (
+    DAMAGES,
+    IN_LOG,
+    LEFT_OUT_UNTIL,
+    ORDER,
+    SUSPECTS,
+    TAILS,
+    TRANSACTIONS,
+    in_logs,
+    pushed,
+)
 from kafka_log_lake.pipelines.find.logs import LakeLog, home_first
 from kafka_log_lake.pipelines.find.searching import SAMPLE, Searching
 from kafka_log_lake.pipelines.find.segment_search import COLUMNS
@@ -48,47 +58,10 @@ from kafka_log_lake.udfs.values.schemas.registry import Registry
 from kafka_log_lake.udfs.values.typed.records import NEEDED
 
 _TABLES = "published_records counted_batches sound_batches published_quarantine segments current_transactions"
-_MOST_VALUES = 1000  # of a column in a statement
 _ROWS = 1 << 14
 # Of logs that one statement searches: bytes, as the next of them may not be needed, and topics, as DuckDB
 # compares each with each file
 _TOGETHER, _TOPICS_TOGETHER = 1 << 26, 32
-_ORDER = 'file_base_offset, batch_position, "offset"'
-_IN_LOG = "topic = ? AND partition = ? AND partition_dir = ?"
-_IN_LOGS = "list_contains($topics, topic) AND list_contains($partitions, partition)"
-# The damaged ranges of logs, each with the offsets around it: those of batches of its segment, of which
-# a wrong base offset is none, else those in the names of files
-_DAMAGES = f"""WITH files AS (
-  SELECT segment, lead(file_base_offset) OVER log AS following
-  FROM segments WHERE {_IN_LOGS} WINDOW log AS (PARTITION BY partition_dir ORDER BY file_base_offset)
-)
-SELECT q.partition_dir, q.segment, q.position, q.size_bytes, q.reason, q.detail,
-  coalesce(max(s.last_offset) FILTER (s.position < q.position), q.file_base_offset - 1),
-  coalesce(min(s.base_offset) FILTER (s.position > q.position), any_value(f.following))
-FROM (FROM published_quarantine WHERE {_IN_LOGS}) q
-LEFT JOIN files f ON f.segment = q.segment
-LEFT JOIN (FROM sound_batches WHERE {_IN_LOGS} AND NOT is_misplaced) s ON s.segment = q.segment
-GROUP BY q.partition_dir, q.segment, q.position, q.size_bytes, q.reason, q.detail, q.file_base_offset
-ORDER BY q.file_base_offset, q.position"""
-_TRANSACTIONS = f"""SELECT partition_dir, producer_id, producer_epoch, first_offset, last_offset, outcome,
-  NOT holds_last_stable_offset
-FROM current_transactions WHERE {_IN_LOGS} AND first_offset IS NOT NULL"""
-# The last offset that the file names allow in a segment of which records were left out
-_LEFT_OUT_UNTIL = f"""SELECT max(coalesce(next_base - 1, {2**63 - 1})) FROM (
-  SELECT left_out, lead(file_base_offset) OVER (ORDER BY file_base_offset) AS next_base
-  FROM segments WHERE {_IN_LOG}
-) WHERE left_out <> 0"""
-# The logs in which a segment does not end where the next begins, or offsets go back: only there may a segment
-# be missing, or a base offset be wrong
-_SUSPECTS = """SELECT DISTINCT topic, partition_dir FROM segments
-QUALIFY offset_regressions > 0 OR first_offset < file_base_offset
-  OR coalesce(end_offset, file_base_offset - 1)
-  <> lead(file_base_offset) OVER (PARTITION BY partition_dir ORDER BY file_base_offset) - 1"""
-# What the last segment of each log ends in, if that is no batch, and the offset after its last batch
-_TAILS = f"""SELECT partition_dir, tail, tail_bytes,
-  greatest(coalesce(end_offset + 1, 0), file_base_offset), batches
-FROM segments WHERE {_IN_LOGS}
-QUALIFY tail_bytes > 0 AND file_base_offset = max(file_base_offset) OVER (PARTITION BY partition_dir)"""
 _WHY = {
     START: "the broker's checkpoint files say that the log began earlier",
     END: "the broker's checkpoint files say that the log reached further",
@@ -123,7 +96,7 @@ class LakeSearch(Searching):
         names = ", ".join(NEEDED)
         statement = f"SELECT {names} FROM published_records WHERE topic = ? AND NOT is_control"
         with self._database.cursor() as other:  # the search's answer is still open
-            found = other.sql(f"{statement} ORDER BY partition, {_ORDER} LIMIT {SAMPLE}", params=[topic])
+            found = other.sql(f"{statement} ORDER BY partition, {ORDER} LIMIT {SAMPLE}", params=[topic])
             rows: list[dict[str, Any]] = found.to_arrow_table().to_pylist()
             return rows
 
@@ -184,11 +157,11 @@ class LakeSearch(Searching):
 
         columns: those to read, besides segment.
         """
-        where, values = _pushed(conditions)
-        source = f"published_records WHERE {_in_logs(logs)} AND ({where})"
+        where, values = pushed(conditions)
+        source = f"published_records WHERE {in_logs(logs)} AND ({where})"
         folders = {log.partition_dir for log in logs}
         with self._database.cursor() as other:  # other statements come between two of its batches
-            ordered = f"{source} ORDER BY topic, partition, partition_dir, {_ORDER}"
+            ordered = f"{source} ORDER BY topic, partition, partition_dir, {ORDER}"
             for batch in self._read((*columns, "segment"), ordered, values, other):
                 kept = batch.take(pa.array(matching(conditions, batch)))
                 runs = pc.run_end_encode(kept.column("segment"))
@@ -219,15 +192,15 @@ class LakeSearch(Searching):
             return
         self._database.register("matches", pa.Table.from_batches(places))
         around = f"ROWS BETWEEN {self.request.context} PRECEDING AND {self.request.context} FOLLOWING"
-        held = f"(FROM published_records WHERE {_IN_LOG})"
+        held = f"(FROM published_records WHERE {IN_LOG})"
         marked = (
             f"FROM {held} AS r LEFT JOIN (SELECT DISTINCT *, true AS is_found FROM matches) USING ({_KEY})"
         )
-        near = f"max(is_match) OVER (ORDER BY {_ORDER} {around})"
+        near = f"max(is_match) OVER (ORDER BY {ORDER} {around})"
         try:
             yield from self._read(
                 (*COLUMNS, "segment", "is_match"),
-                f"(SELECT *, is_found IS NOT NULL AS is_match {marked}) QUALIFY {near} ORDER BY {_ORDER}",
+                f"(SELECT *, is_found IS NOT NULL AS is_match {marked}) QUALIFY {near} ORDER BY {ORDER}",
                 log.place,
                 self._database,
             )
@@ -262,7 +235,7 @@ class LakeSearch(Searching):
         return self._rows_held[statement].get(log.partition_dir, [])
 
     def _transactions(self, log: LakeLog) -> Transactions:
-        rows = self._rows_of(_TRANSACTIONS, log)
+        rows = self._rows_of(TRANSACTIONS, log)
         found = np.zeros(len(rows), dtype=TRANSACTION)
         for one, (*values, outcome, is_over) in zip(found, rows, strict=True):
             for name, value in zip(_FIELDS, values, strict=True):
@@ -293,13 +266,13 @@ class LakeSearch(Searching):
             if missing.cause == SEGMENT:
                 last.unknown_until(missing.last)
         if log.left_out:
-            last.unknown_until(self._database.execute(_LEFT_OUT_UNTIL, log.place).fetchall()[0][0])
+            last.unknown_until(self._database.execute(LEFT_OUT_UNTIL, log.place).fetchall()[0][0])
         return last
 
     def _note_unsearched(self, log: LakeLog) -> None:
         self._note_damages(log, self._damages(log))
         self._note_unseen(log, self._missing[log.partition_dir])
-        tails = self._rows_of(_TAILS, log)
+        tails = self._rows_of(TAILS, log)
         unseen = (of_tail(tail, size, None, end, batches > 0) for tail, size, end, batches in tails)
         self._note_unseen(log, filter(None, unseen))
         if log.left_out:
@@ -309,13 +282,13 @@ class LakeSearch(Searching):
 
     def _damages(self, log: LakeLog) -> list[DamagedRange]:
         """Returns the damaged ranges of a log with the offsets around them."""
-        return [DamagedRange(*row) for row in self._rows_of(_DAMAGES, log)] if log.damaged else []
+        return [DamagedRange(*row) for row in self._rows_of(DAMAGES, log)] if log.damaged else []
 
     @cached_property
     def _missing(self) -> Mapping[str, list[Unseen]]:
         """Returns the missing offsets that may hide a match, by the folders of logs."""
         found: dict[str, list[Unseen]] = defaultdict(list)
-        logs = self._database.execute(_SUSPECTS).fetchall()
+        logs = self._database.execute(SUSPECTS).fetchall()
         if CHECKPOINTS.name in self._tables:  # of logs whose start or end is missing
             with open_database(self.lake, CHECKPOINTS.name, tables=self._tables) as other:
                 logs += other.execute("SELECT DISTINCT topic, partition_dir FROM checkpoints").fetchall()
@@ -344,45 +317,6 @@ def _together(logs: Iterable[LakeLog], most_topics: int) -> Iterator[list[LakeLo
         held += copies
     if held:
         yield held
-
-
-def _in_logs(logs: Iterable[LakeLog]) -> str:
-    """Returns a condition of SQL for the topics and partitions of logs, which tells DuckDB the files to read.
-
-    Views with windows get ``_IN_LOGS``: DuckDB does not evaluate this one before a window.
-    """
-    partitions: dict[str, set[int]] = defaultdict(set)
-    for log in logs:
-        partitions[log.topic].add(log.partition)
-    terms = [
-        f"topic = {sql_literal(topic)} AND partition IN ({', '.join(map(str, sorted(numbers)))})"
-        for topic, numbers in partitions.items()
-    ]
-    return f"({' OR '.join(terms)})"
-
-
-def _pushed(conditions: Iterable[Condition]) -> tuple[str, list[Any]]:
-    """Returns a condition of SQL that holds wherever all conditions do, and its values."""
-    terms, values = ["true"], []
-    for condition in conditions:
-        if isinstance(condition, InBounds):
-            ranges = [one_bounds(condition.column, *bounds) for bounds in condition.bounds]
-            terms.append(f"({' OR '.join(ranges)})")
-        elif isinstance(condition, OneOf) and len(condition.values) <= _MOST_VALUES:
-            terms.append(f'"{condition.column}" IN (' + ", ".join("?" * len(condition.values)) + ")")
-            values += condition.values.to_pylist()
-        elif isinstance(condition, IsNull):
-            terms.append(f'"{condition.column}" IS NULL')
-        elif isinstance(condition, Prefix):
-            terms.append('"key" >= ?')
-            values.append(condition.text)
-    return " AND ".join(terms), values
-
-
-def one_bounds(column: str, low: int | None, high: int | None) -> str:
-    """Returns bounds as a condition of SQL; None: unbounded."""
-    terms = [f'"{column}" {sign} {bound}' for sign, bound in ((">=", low), ("<", high)) if bound is not None]
-    return " AND ".join(terms) or "true"
 
 
 def limited(matches: Iterable[pa.RecordBatch], most: int | None, is_last: bool) -> Iterator[pa.RecordBatch]:

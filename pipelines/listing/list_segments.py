@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.terminal import first_names
-from kafka_log_lake.pipelines.listing.cluster_state import snapshots
 from kafka_log_lake.pipelines.listing.leftovers import deleted_files, passed_files, passed_folder
 from kafka_log_lake.pipelines.listing.local import local_folders
+from kafka_log_lake.pipelines.listing.metadata_log import snapshots
 from kafka_log_lake.pipelines.listing.naming import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from kafka_log_lake.pipelines.cli.text_tables import size_text
-from kafka_log_lake.pipelines.listing.cluster_state import snapshot_end, snapshots
 from kafka_log_lake.pipelines.listing.identity import Identity, read_identity
 from kafka_log_lake.pipelines.listing.listing import Listing
+from kafka_log_lake.pipelines.listing.metadata_log import snapshot_end, snapshots
 from kafka_log_lake.pipelines.listing.naming import PartitionFolder, parse_file
 from kafka_log_lake.pipelines.listing.uris import canonical, local_path
 from kafka_log_lake.pipelines.recover.entries import Copy, SegmentFile

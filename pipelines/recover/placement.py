@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafka_log_lake.pipelines.cli.terminal import counted_noun
-from kafka_log_lake.pipelines.listing.cluster_state import NO_LEADER, ClusterState, Partition, state_of_files
+from kafka_log_lake.pipelines.listing.cluster_state import NO_LEADER, ClusterState, Partition
+from kafka_log_lake.pipelines.listing.metadata_log import state_of_files
 from kafka_log_lake.pipelines.listing.naming import PartitionFolder
 from kafka_log_lake.pipelines.listing.uris import local_path
 from kafka_log_lake.pipelines.recover.entries import Copy

@@ -19,17 +19,16 @@ from pathlib import Path
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.cli.terminal import counted_noun
-from kafka_log_lake.pipelines.listing.cluster_state import (
+from kafka_log_lake.pipelines.listing.cluster_state import MISSING, ClusterState
+from kafka_log_lake.pipelines.listing.identity import QUORUM_STATE
+from kafka_log_lake.pipelines.listing.metadata_log import (
     COLUMNS,
-    MISSING,
-    ClusterState,
     decoded_records,
     is_whole,
     snapshot_end,
     snapshots,
     state_of,
 )
-from kafka_log_lake.pipelines.listing.identity import QUORUM_STATE
 from kafka_log_lake.pipelines.listing.naming import PartitionFolder
 from kafka_log_lake.pipelines.listing.uris import local_path
 from kafka_log_lake.pipelines.recover.bounds import END, epochs_of_batches

@@ -22,9 +22,9 @@ import numpy as np
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.lake.address import HEALED_LOG
 from kafka_log_lake.pipelines.listing.checkpoints import read_offsets
-from kafka_log_lake.pipelines.listing.cluster_state import snapshots
 from kafka_log_lake.pipelines.listing.identity import Identity, read_identity
 from kafka_log_lake.pipelines.listing.local import topic_id_of
+from kafka_log_lake.pipelines.listing.metadata_log import snapshots
 from kafka_log_lake.pipelines.listing.naming import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,

@@ -30,6 +30,7 @@ from kafka_log_lake.pipelines.plan.listed import list_sources, listed_segments
 from kafka_log_lake.pipelines.scan import report
 from kafka_log_lake.pipelines.scan.coordinators import add_endings
 from kafka_log_lake.pipelines.scan.findings import Findings, collect
+from kafka_log_lake.pipelines.scan.report_json import to_json
 from kafka_log_lake.pipelines.tasks.first_payloads import SchemaSegments
 from kafka_log_lake.pipelines.tasks.scan_segments import scan_segments
 from kafka_log_lake.pipelines.tasks.slice_scan import scan_slice
@@ -132,7 +133,7 @@ def run(settings: Settings, path: Sequence[str] = (), sort: str = SORTS[0]) -> N
     for text in findings.warnings:
         log.warning("%s", text)
     if settings.json:
-        print(json.dumps(report.to_json(findings)))
+        print(json.dumps(to_json(findings)))
     elif sys.stdout.isatty():
         report.print_rich(findings)
     else:

@@ -1,12 +1,10 @@
-"""Prints findings: as tables and next steps for a person, as one JSON object for a program."""
+"""Prints findings as tables and next steps, for a person."""
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable, time_text
@@ -21,10 +19,9 @@ from kafka_log_lake.pipelines.cli.text_tables import (
 from kafka_log_lake.pipelines.scan import disks, losses
 from kafka_log_lake.pipelines.scan.findings import Findings, ScannedLog
 from kafka_log_lake.pipelines.scan.losses import next_steps
-from kafka_log_lake.pipelines.scan.topics import by_topic, first_time, formats_of, last_time, topic_object
+from kafka_log_lake.pipelines.scan.topics import by_topic, first_time, formats_of, last_time
 from kafka_log_lake.pipelines.tasks.open_transactions import OpenTransaction
 from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange
-from kafka_log_lake.udfs.batches.account import Account
 from kafka_log_lake.udfs.batches.endings import MARKERS_WRITTEN
 from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE
 from kafka_log_lake.udfs.values.schemas.profile import PayloadFormat
@@ -58,99 +55,118 @@ def sections(findings: Findings) -> Iterator[Section]:
             [_payloads(topic, some) for topic, some in _by_topic(findings.payloads).items()],
             (3,),
         ),
-        Section(
-            "damage",
-            ("log", "segment", "position", "bytes", "reason", "lost offsets", "next sound offset"),
-            [(names[log.partition_dir], *_damage(damage)) for log, damage in findings.damages],
-            (2, 3, 6),
-        ),
-        Section(
-            "not Kafka's",
-            ("log", "file", "what it is"),
-            [
-                (names[log.partition_dir], _file(uri), kind)
-                for log in findings.logs
-                for uri, kind in log.foreign.items()
-            ],
-        ),
-        Section(
-            "contradictions",
-            ("log", "segment", "position", "what"),
-            [
-                (names[log.partition_dir], _file(one.segment), f"{one.position:,}", one.what)
-                for log, one in findings.contradictions
-            ],
-            (2,),
-        ),
-        Section(
-            "missing",
-            ("log", "first lost", "last lost", "why"),
-            [
-                (names[log.partition_dir], f"{one.first:,}", one.last_text, one.why)
-                for log, one in findings.missing
-            ],
-            (1, 2),
-        ),
-        Section(
-            "open transactions",
-            ("log", "producer id", "epoch", "first offset", "began", "state", "coordinator", "remedy"),
-            [
-                (names[log.partition_dir], *_transaction(transaction))
-                for log in findings.logs
-                for transaction in log.open_transactions
-            ],
-            (1, 2, 3),
-        ),
-        Section(
-            "prepared transactions",
-            ("transactional id", "state", "since", "what"),
-            [
-                (printable(one.transactional_id), one.state, _time(one.updated_ms), MARKERS_WRITTEN)
-                for one in findings.prepared
-            ],
-        ),
-        Section(
-            "tails",
-            ("log", "tail", "bytes", "lost"),
-            [
-                (names[log.partition_dir], log.tail, f"{log.tail_bytes:,}", losses.tail_text(log))
-                for log in findings.logs
-                if log.tail_bytes
-            ],
-            (2,),
-        ),
-        Section(
-            "copies compared",
-            ("topic-partition", "copy", "role", "first", "end", "behind", "diverged from", "damage"),
-            [_replica(row) for row in sorted(findings.replicas, key=_differs_last)],
-            (3, 4, 5, 6, 7),
-        ),
-        *disks.leaders(findings),
-        disks.clusters(findings),
-        Section(
-            "several copies",
-            ("topic-partition", "last offset", "folder"),
-            []
-            if findings.replicas
-            else [
-                (printable(f"{topic}-{partition}"), _number(log.last_offset), printable(log.partition_dir))
-                for (_, topic, partition), logs in sorted(findings.copies.items(), key=_are_equal)
-                for log in logs
-            ],
-            (1,),
-        ),
-        disks.room(findings),
-        Section(
-            "swap files", ("in place of segments",), [(printable(file),) for file in findings.swap_files]
-        ),
-        Section(
-            "unreadable",
-            ("file or folder", "why"),
-            [(printable(name), printable(why)) for name, why in sorted(findings.unreadable.items())],
-        ),
-        Section("skipped", ("reason", "number", "bytes"), _skipped(findings), (1, 2)),
+        *_faults(findings, names),
+        *_transactions(findings, names),
+        *_ends_and_copies(findings, names),
+        *_files(findings),
     ]
     return shortened(tables)
+
+
+def _faults(findings: Findings, names: Mapping[str, str]) -> Iterator[Section]:
+    """Yields the tables of what is damaged, foreign, contradictory or missing within logs."""
+    yield Section(
+        "damage",
+        ("log", "segment", "position", "bytes", "reason", "lost offsets", "next sound offset"),
+        [(names[log.partition_dir], *_damage(damage)) for log, damage in findings.damages],
+        (2, 3, 6),
+    )
+    yield Section(
+        "not Kafka's",
+        ("log", "file", "what it is"),
+        [
+            (names[log.partition_dir], _file(uri), kind)
+            for log in findings.logs
+            for uri, kind in log.foreign.items()
+        ],
+    )
+    yield Section(
+        "contradictions",
+        ("log", "segment", "position", "what"),
+        [
+            (names[log.partition_dir], _file(one.segment), f"{one.position:,}", one.what)
+            for log, one in findings.contradictions
+        ],
+        (2,),
+    )
+    yield Section(
+        "missing",
+        ("log", "first lost", "last lost", "why"),
+        [
+            (names[log.partition_dir], f"{one.first:,}", one.last_text, one.why)
+            for log, one in findings.missing
+        ],
+        (1, 2),
+    )
+
+
+def _transactions(findings: Findings, names: Mapping[str, str]) -> Iterator[Section]:
+    """Yields the tables of transactions that are open, or that a coordinator has decided."""
+    yield Section(
+        "open transactions",
+        ("log", "producer id", "epoch", "first offset", "began", "state", "coordinator", "remedy"),
+        [
+            (names[log.partition_dir], *_transaction(transaction))
+            for log in findings.logs
+            for transaction in log.open_transactions
+        ],
+        (1, 2, 3),
+    )
+    yield Section(
+        "prepared transactions",
+        ("transactional id", "state", "since", "what"),
+        [
+            (printable(one.transactional_id), one.state, _time(one.updated_ms), MARKERS_WRITTEN)
+            for one in findings.prepared
+        ],
+    )
+
+
+def _ends_and_copies(findings: Findings, names: Mapping[str, str]) -> Iterator[Section]:
+    """Yields the tables of how logs end, and of their copies."""
+    yield Section(
+        "tails",
+        ("log", "tail", "bytes", "lost"),
+        [
+            (names[log.partition_dir], log.tail, f"{log.tail_bytes:,}", losses.tail_text(log))
+            for log in findings.logs
+            if log.tail_bytes
+        ],
+        (2,),
+    )
+    yield Section(
+        "copies compared",
+        ("topic-partition", "copy", "role", "first", "end", "behind", "diverged from", "damage"),
+        [_replica(row) for row in sorted(findings.replicas, key=_differs_last)],
+        (3, 4, 5, 6, 7),
+    )
+    yield from disks.leaders(findings)
+    yield disks.clusters(findings)
+    several = {} if findings.replicas else findings.copies
+    yield Section(
+        "several copies",
+        ("topic-partition", "last offset", "folder"),
+        [
+            (printable(f"{topic}-{partition}"), _number(log.last_offset), printable(log.partition_dir))
+            for (_, topic, partition), logs in sorted(several.items(), key=_are_equal)
+            for log in logs
+        ],
+        (1,),
+    )
+
+
+def _files(findings: Findings) -> Iterator[Section]:
+    """Yields the tables of room on disks, and of files that were not read."""
+    yield disks.room(findings)
+    yield Section(
+        "swap files", ("in place of segments",), [(printable(file),) for file in findings.swap_files]
+    )
+    yield Section(
+        "unreadable",
+        ("file or folder", "why"),
+        [(printable(name), printable(why)) for name, why in sorted(findings.unreadable.items())],
+    )
+    yield Section("skipped", ("reason", "number", "bytes"), _skipped(findings), (1, 2))
 
 
 def _skipped(findings: Findings) -> list[tuple[str, ...]]:
@@ -293,81 +309,6 @@ def _number(value: int | None) -> str:
 
 def _time(milliseconds: int | None) -> str:
     return "-" if milliseconds is None else time_text(milliseconds)
-
-
-def _account(account: Account) -> dict[str, Any]:
-    """Returns what files name of a log's offsets, and which of these were not read soundly."""
-    return {
-        "start": account.start,
-        "end": account.end,
-        "is_sound": account.is_sound,
-        "is_whole": account.is_whole,
-        "unseen": [one.to_json() for one in account.unseen],
-        "unexplained": account.unexplained,
-        "aside": [one._asdict() for one in account.aside],
-    }
-
-
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row with times as ISO 8601."""
-    return {name: one.isoformat() if isinstance(one, datetime) else one for name, one in row.items()}
-
-
-def to_json(findings: Findings) -> dict[str, Any]:
-    """Returns the object of ``--json``. Timestamps are ms since 1970 UTC, null for none."""
-    logs = [
-        {
-            **{
-                name: value
-                for name, value in asdict(log).items()
-                if name not in ("formats", "looks", "account", "missing", "segment_times")
-            },
-            "account": _account(log.account),
-            "missing": [one.to_json() for one in log.missing],
-            "damages": [
-                {**asdict(damage), "first_lost": damage.first_lost, "last_lost": damage.last_lost}
-                for damage in log.damages
-            ],
-            "formats": [
-                {"magic": magic, "compression": codec, **asdict(count)}
-                for (magic, codec), count in sorted(log.formats.items())
-            ],
-            "last_stable_offset": log.last_stable_offset,
-            "clock": {
-                **asdict(log.clock),
-                "now_ms": log.clock.now_ms,
-                "witness": log.clock.witness,
-                "certainty": log.clock.certainty,
-            },
-            "hanging_transactions": [
-                asdict(transaction) for transaction in log.open_transactions if transaction.is_hanging
-            ],
-        }
-        for log in findings.logs
-    ]
-    return {
-        "segments": sum(log.segments for log in findings.logs),
-        "bytes": sum(log.bytes for log in findings.logs),
-        "records": sum(log.records for log in findings.logs),
-        "control_records": sum(log.control_records for log in findings.logs),
-        "damaged": len(findings.damages),
-        "seconds": round(findings.seconds, 3),
-        "topics": [topic_object(*each) for each in by_topic(findings)],
-        "logs": logs,
-        "payloads": [asdict(payload) for payload in findings.payloads],
-        **({"replicas": [_plain(row) for row in findings.replicas]} if findings.replicas else {}),
-        **disks.objects(findings),
-        "prepared_transactions": [
-            {**asdict(one), "partitions": sorted(one.partitions)} for one in findings.prepared
-        ],
-        "swap_files": findings.swap_files,
-        "skipped": dict(sorted(findings.skipped.items())),
-        "passed_over": [one._asdict() for one in findings.passed_over],
-        "unreadable": findings.unreadable,
-        "warnings": findings.warnings,
-        "verdict": losses.verdict(findings).sentence,
-        "next": next_steps(findings),
-    }
 
 
 def to_text(findings: Findings) -> Iterator[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_log_lake import connect
 from kafka_log_lake.pipelines.cli.program import main
-from kafka_log_lake.pipelines.listing.cluster_state import metadata_records
+from kafka_log_lake.pipelines.listing.metadata_log import metadata_records
 from kafka_log_lake.pipelines.recover import command as recover
 from tests.kafka.broker import broker, client, free_port, start_node, with_tools
 from tests.kafka.cluster import Cluster

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_log_lake.udfs.decoder.compile_kernels import ensure_compiled
+from kafka_log_lake.udfs.decoder.counting import add_batches, add_records
 from kafka_log_lake.udfs.decoder.decoded import Damage, Group, Range, Totals, min_max, runs, stored_offset
 from kafka_log_lake.udfs.decoder.resync import LastOffset, Resynchronizer
 from kafka_log_lake.udfs.format import faults
@@ -231,7 +232,7 @@ class SegmentDecoder:
         found = self._builder.check(self.data, batch)
         yield Group(batch, None, self._account(batch))
         if self.columns is not None and not self.columns:
-            _add_records(self.totals, found)
+            add_records(self.totals, found)
             return
         for built in self._builder.chunks(self.data, batch):
             yield Group(batch[:0], self._in_scope(built), [], batch)
@@ -243,7 +244,7 @@ class SegmentDecoder:
         """
         records = built.records
         if records is None or (kept := self.range.scope.within(records)) is records:
-            _add_records(self.totals, built)
+            add_records(self.totals, built)
             return records
         self.totals.records += kept.num_rows
         self.totals.left_out += records.num_rows - kept.num_rows
@@ -254,7 +255,7 @@ class SegmentDecoder:
 
     def _account(self, batches: np.ndarray) -> list[Damage]:
         """Counts the batches, and returns a damage for each faulty one."""
-        total = _add_batches(self.totals, batches)
+        total = add_batches(self.totals, batches)
         faulty = total["faulty"]
         if total["counted"]:
             self._before.add(total, batches[-1])
@@ -349,7 +350,7 @@ class SegmentDecoder:
         e["fault"] = faults.CRC_MISMATCH
         e["data_size"] = 0
         explain(e, self._window, self.max_batch_uncompressed)
-        _add_batches(self.totals, batch)
+        add_batches(self.totals, batch)
         detail = faults.describe_batch(e) or ""
         damage = self._damage(
             position, end, base_offset=stored_offset(e), reason="crc_mismatch", detail=detail
@@ -385,39 +386,3 @@ class SegmentDecoder:
 def _is_large(e: np.void) -> bool:
     """Tells whether a batch may have more rows, or more bytes, than one column of Arrow should have."""
     return bool(most_records(e) > MOST_ROWS or e["data_size"] > CHUNK_BYTES)
-
-
-def _add_records(totals: Totals, built: Built) -> None:
-    """Adds built records to ``totals``.
-
-    Without columns only their number is known: nobody has read their offsets and timestamps.
-    """
-    filled = dict(zip(built.filled.dtype.names or (), built.filled[0].item(), strict=True))
-    totals.records += filled["rows"]
-    if built.records is None:
-        return
-    earliest, latest = filled["min_timestamp"], filled["max_timestamp"]
-    times = (earliest, latest) if earliest <= latest else (None, None)
-    totals.add_bounds(filled["min_offset"], filled["max_offset"], *times)
-
-
-def _add_batches(totals: Totals, batches: np.ndarray) -> dict[str, int]:
-    """Adds batches, in their order, to ``totals``; returns their SUMS by name."""
-    sums = np.zeros(1, dtype=framing.SUMS)
-    framing.sum_up(batches, sums)
-    total = dict(zip(sums.dtype.names or (), sums[0].item(), strict=True))
-    if not len(batches):
-        return total
-    totals.batches += len(batches)
-    totals.sound_bytes += total["sound_bytes"]
-    totals.transactional += total["transactional"]
-    totals.last_position = int(batches["position"][-1])
-    if total["counted"]:
-        first, regressions = total["first_offset"], total["regressions"]
-        if totals.end_offset is not None and first <= totals.end_offset:
-            regressions += 1
-        if totals.first_base_offset is None:
-            totals.first_base_offset = first
-        totals.end_offset = total["last_offset"]
-        totals.offset_regressions += regressions
-    return total

@@ -15,6 +15,7 @@ from kafka_log_lake.pipelines.listing.checkpoints import Checkpoint, Checkpoints
 from kafka_log_lake.pipelines.scan import report
 from kafka_log_lake.pipelines.scan.command import scan
 from kafka_log_lake.pipelines.scan.findings import Findings
+from kafka_log_lake.pipelines.scan.report_json import to_json
 from kafka_log_lake.pipelines.views.register import register_views
 from tests.support import as_command
 from tests.support.logs import batch, batches, put
@@ -131,7 +132,7 @@ def test_a_scan_reports_what_is_missing_at_the_edges(tmp_path: Path, below: str)
     assert missing(findings) == expected
     text = "\n".join(report.to_text(findings))
     assert "the checkpoint's high watermark is 21: the end of the log is lost, or the checkpoint file" in text
-    printed = [one for log in report.to_json(findings)["logs"] for one in log["missing"]]
+    printed = [one for log in to_json(findings)["logs"] for one in log["missing"]]
     at_end = {"first": 18, "last": 20, "empty": 0, "cause": "missing_end", "is_certain": True}
     assert any(at_end.items() <= one.items() for one in printed)
 

@@ -18,6 +18,7 @@ from kafka_log_lake.pipelines.plan.headers import end_of_batches
 from kafka_log_lake.pipelines.scan import report
 from kafka_log_lake.pipelines.scan.command import scan
 from kafka_log_lake.pipelines.scan.losses import next_steps
+from kafka_log_lake.pipelines.scan.report_json import to_json
 from tests.support import as_command, swap_cases
 from tests.support.logs import batch, batches, contents, put, rows
 from tests.support.swap_cases import finish, put_leftover
@@ -115,7 +116,7 @@ def test_a_scan_reports_what_it_took(tmp_path: Path) -> None:
         f"--source {tmp_path} --include-swap --lake",
     ):
         assert printed in text
-    assert report.to_json(findings)["swap_files"] == [swap]
+    assert to_json(findings)["swap_files"] == [swap]
 
 
 def test_a_scan_without_the_option_names_it(tmp_path: Path) -> None:

@@ -15,12 +15,8 @@ import yaml
 from crc32c import crc32c
 
 from kafka_log_lake import connect
-from kafka_log_lake.pipelines.listing.cluster_state import (
-    VOTERS,
-    ClusterState,
-    Partition,
-    metadata_records,
-)
+from kafka_log_lake.pipelines.listing.cluster_state import VOTERS, ClusterState, Partition
+from kafka_log_lake.pipelines.listing.metadata_log import metadata_records
 from kafka_log_lake.pipelines.recover import command as recover
 from kafka_log_lake.pipelines.recover.broker_disk import bootstrap
 from kafka_log_lake.pipelines.recover.placement import placements

@@ -16,6 +16,7 @@ from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.scan import report
 from kafka_log_lake.pipelines.scan.command import scan
 from kafka_log_lake.pipelines.scan.losses import next_steps
+from kafka_log_lake.pipelines.scan.report_json import to_json
 from tests.support import corpus, typed_corpus
 from tests.support.as_command import decode
 from tests.support.logs import batch, batches, data, put
@@ -85,7 +86,7 @@ def test_keys_and_values_are_named_with_their_schemas_and_the_share_that_decodes
     text = "\n".join(report.to_text(findings))
     assert re.search(rf"avro-key-long +avro by schema {key.schema_ids[0]} +avro by schema \d+", text)
     assert re.search(r"err-avro .*avro by schema.*; [0-9.]+% decode", text)
-    listed = report.to_json(findings)["payloads"]
+    listed = to_json(findings)["payloads"]
     assert {(one["topic"], one["side"], one["format"]) for one in listed} == formats.keys()
 
 
@@ -224,7 +225,7 @@ def test_offsets_that_no_segment_has_are_reported(tmp_path: Path) -> None:
     ]
     text = list(report.to_text(findings))
     assert text[-1].endswith("lost: at most 7 offsets in damage, 14 offsets in no segment")
-    printed = report.to_json(findings)["logs"][0]["missing"][0]
+    printed = to_json(findings)["logs"][0]["missing"][0]
     expected = {"first": 3, "last": 8, "empty": 1, "cause": "missing_segment", "seek_to": 9}
     assert expected.items() <= printed.items()
 

@@ -12,6 +12,7 @@ from kafka_log_lake.pipelines.scan import report
 from kafka_log_lake.pipelines.scan.command import scan
 from kafka_log_lake.pipelines.scan.findings import Findings
 from kafka_log_lake.pipelines.scan.losses import next_steps, verdict
+from kafka_log_lake.pipelines.scan.report_json import to_json
 from tests.support.logs import batch, put
 from tests.support.metadata_disks import identify, metadata_log, partition, topic
 
@@ -31,7 +32,7 @@ def test_a_scan_says_who_led_last_and_which_copies_are_missing(tmp_path: Path) -
     metadata_log(disk, topic("t", 1, [2, 1], isr=[2], leader=2, leaderEpoch=4))
     findings = found(disk)
     assert section(findings, "leaders") == [("t-0", "2", "4", "leads", "2", "2, 1", "2")]
-    (leaders,) = report.to_json(findings)["leaders"]
+    (leaders,) = to_json(findings)["leaders"]
     assert leaders["partitions"][0]["missing"] == [2]
     assert verdict(findings).is_sound
     assert section(found(disk / "t-0"), "leaders")  # next to the folder
@@ -61,7 +62,7 @@ def test_disks_of_two_clusters_are_told_apart(tmp_path: Path) -> None:
     assert f"{tmp_path}/east --source {tmp_path}/west" not in steps
     assert "compare the copies" not in steps
     assert sorted(row[:2] for row in section(findings, "topics")) == [("t", "east"), ("t", "west")]
-    assert {one["cluster_id"]: one["partitions"] for one in report.to_json(findings)["topics"]} == {
+    assert {one["cluster_id"]: one["partitions"] for one in to_json(findings)["topics"]} == {
         "east": 1,
         "west": 1,
     }

@@ -13,6 +13,7 @@ import pytest
 from kafka_log_lake.pipelines.scan import report
 from kafka_log_lake.pipelines.scan.findings import Findings, ScannedLog
 from kafka_log_lake.pipelines.scan.losses import next_steps
+from kafka_log_lake.pipelines.scan.report_json import to_json
 from kafka_log_lake.udfs.batches.committed import delivery_of
 from tests.support.logs import batch, data, marker, put
 from tests.support.scanned import HOUR, NOW, found, log_of
@@ -59,7 +60,7 @@ def test_markers_are_counted_apart_from_data(tmp_path: Path) -> None:
     assert "3 records and 1 control record, scanned" in said
     row = dict(zip(table.columns, table.rows[0], strict=True))
     assert (row["records"], row["control records"]) == ("3", "1")
-    printed = report.to_json(findings)
+    printed = to_json(findings)
     for one in (printed, printed["topics"][0], printed["logs"][0], *printed["logs"][0]["formats"]):
         assert (one["records"], one["control_records"]) == (3, 1)
 
@@ -139,7 +140,7 @@ def test_no_timestamp_ends_a_scan(tmp_path: Path, at: int) -> None:
     findings = found(tmp_path)
     assert [log.records for log in findings.logs] == [7]
     assert any("a-2147483647" in line for line in report.to_text(findings))
-    json.dumps(report.to_json(findings))
+    json.dumps(to_json(findings))
 
 
 def test_a_marker_without_the_bit_of_transactions_ends_none_as_in_the_tables(tmp_path: Path) -> None:

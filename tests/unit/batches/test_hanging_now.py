@@ -14,6 +14,7 @@ from kafka_log_lake import connect
 from kafka_log_lake.pipelines import decode_batches
 from kafka_log_lake.pipelines.scan import report
 from kafka_log_lake.pipelines.scan.losses import next_steps
+from kafka_log_lake.pipelines.scan.report_json import to_json
 from tests.support.logs import data, put
 from tests.support.scanned import found
 from tests.support.segment_maker import Batch, Record
@@ -175,7 +176,7 @@ def test_a_scan_joins_what_the_coordinator_noted(tmp_path: Path) -> None:
     assert "orders-sink-3-17: Ongoing, timeout 3,600,000 ms" in text
     assert "KAFKA-19999" in text
     assert " abort " not in "\n".join(line for line in next_steps(findings) if not line.startswith("#"))
-    assert report.to_json(findings)["prepared_transactions"][0]["partitions"] == [("written", 0)]
+    assert to_json(findings)["prepared_transactions"][0]["partitions"] == [("written", 0)]
 
 
 def test_settings_of_topics_say_that_a_record_of_the_metadata_log_cannot_be_read(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ import pytest
 from kafka_log_lake.pipelines.cli import status
 from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.cli.text_tables import size_text, text_lines
+from kafka_log_lake.pipelines.decode.print_summary import print_round
 from kafka_log_lake.pipelines.decode.progress import Pace, Progress
-from kafka_log_lake.pipelines.decode.summary import Summary, TopicTotals, print_round
+from kafka_log_lake.pipelines.decode.summary import Summary, TopicTotals
 
 
 class Terminal(io.StringIO):
