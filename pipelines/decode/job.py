@@ -23,7 +23,7 @@ from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import CATALOG, Settings
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, first_lines, first_names
 from kafka_log_lake.pipelines.decode.clusters import check_cluster
-from kafka_log_lake.pipelines.decode.decode import ARROW, Decoded, Runner
+from kafka_log_lake.pipelines.decode.decode import Decoded, Runner
 from kafka_log_lake.pipelines.decode.indexes import write_indexes
 from kafka_log_lake.pipelines.decode.lineage import Lineage
 from kafka_log_lake.pipelines.decode.log_starts import store_log_starts
@@ -34,15 +34,16 @@ from kafka_log_lake.pipelines.decode.missing_offsets import (
     tails_of,
 )
 from kafka_log_lake.pipelines.decode.progress import Pace, Progress
+from kafka_log_lake.pipelines.decode.reader import open_reader
 from kafka_log_lake.pipelines.decode.summary import Summary, counted
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
-from kafka_log_lake.pipelines.engine.session import configured
 from kafka_log_lake.pipelines.lake.address import lake_address
 from kafka_log_lake.pipelines.lake.catalog_lake import CatalogIntents, CatalogLake
 from kafka_log_lake.pipelines.lake.catalog_schema import CatalogSchema
 from kafka_log_lake.pipelines.lake.commit import LakeWriter
 from kafka_log_lake.pipelines.lake.create import check_place, create_tables
 from kafka_log_lake.pipelines.lake.intents import Intent, Intents
+from kafka_log_lake.pipelines.lake.path_lake import PathLake
 from kafka_log_lake.pipelines.lake.published import DECODE_APP
 from kafka_log_lake.pipelines.lake.upkeep import drop
 from kafka_log_lake.pipelines.listing import hadoop
@@ -54,17 +55,10 @@ from kafka_log_lake.pipelines.listing.uris import local_path
 from kafka_log_lake.pipelines.plan import file_checks, ledger
 from kafka_log_lake.pipelines.plan.listed import list_sources
 from kafka_log_lake.pipelines.plan.runs import Plan, Rules, make_plan
-from kafka_log_lake.pipelines.plan.slices import SEGMENT_COST, Segment
 from kafka_log_lake.pipelines.tasks.slice_rows import (
-    BINARY,
-    DIRECT,
-    RAW,
-    SliceReader,
-    choose_mode,
     stage_options,
 )
 from kafka_log_lake.pipelines.views.register import PermanentViews, register_in_catalog
-from kafka_log_lake.udfs.format import schema
 from kafka_log_lake.udfs.format.patterns import compiled
 from kafka_log_lake.udfs.format.report_tables import RUNS
 from kafka_log_lake.udfs.spark.protocol import StageOptions
@@ -73,9 +67,6 @@ from kafka_log_lake.udfs.storage.store import canonical_uri
 from kafka_log_lake.udfs.values.schemas.registry import SCHEMAS_TOPIC
 
 log = logging.getLogger(__name__)
-
-_BIG_CONTENT = 2**26
-
 
 # Table of fingerprint.TO_CHECK_SCHEMA -> the result of each row
 CheckFiles = Callable[[pa.Table], list[FileMatch]]
@@ -228,7 +219,7 @@ def _open_for_writing(
                 lake = CatalogLake(on_demand, address, intents, app_id)
             else:
                 create_tables(address)
-                lake = LakeWriter(on_demand, address, intents, app_id)
+                lake = PathLake(on_demand, address, intents, app_id)
             lake.recover()
             if app_id == DECODE_APP:
                 lake.fill_findings(run_id)
@@ -267,7 +258,7 @@ def _run_all(
         began = time.monotonic()
         if settings.from_raw:
             segments = lake.located(segments)
-        with _reader(on_demand, settings, segments, lake, progress) as reader:
+        with open_reader(on_demand, settings, segments, lake, progress) as reader:
             runner = work.runner(lake, reader, settings.sink, options, progress, plan.obsolete)
             decoded = runner.run(segments)
         work.count(summary, decoded, lake)
@@ -335,26 +326,6 @@ def plan_afresh(on_demand: SparkOnDemand, settings: Settings) -> Plan:
     return make_plan(listing, nothing, _rules(on_demand, settings, listing, check))
 
 
-@contextmanager
-def _reader(
-    on_demand: SparkOnDemand,
-    settings: Settings,
-    segments: Sequence[Segment],
-    lake: LakeWriter,
-    progress: Progress,
-) -> Iterator[SliceReader]:
-    """Yields the SliceReader for these segments, with the Spark that it needs."""
-    mode = choose_mode(settings, [s.segment for s in segments])
-    if mode == DIRECT and settings.sink == ARROW and on_demand.is_plain:
-        yield SliceReader(on_demand, mode, settings.slice_bytes, settings.max_content, in_processes=True)
-        return
-    with progress.phase("starting Spark"):
-        spark = on_demand.checked_spark
-    raw = lake.table(schema.RAW_SEGMENTS.name) if mode == RAW else None
-    with configured(spark, _stage_conf(settings, mode)):
-        yield SliceReader(on_demand, mode, settings.slice_bytes, settings.max_content, raw)
-
-
 def _list(
     on_demand: SparkOnDemand, settings: Settings, progress: Progress, may_be_empty: bool = False
 ) -> Listing:
@@ -404,14 +375,3 @@ def _rules(on_demand: SparkOnDemand, settings: Settings, listing: Listing, check
         scope=settings.scope,
         are_known_unread=file_checks.are_same_objects,
     )
-
-
-def _stage_conf(settings: Settings, mode: str) -> dict[str, str]:
-    """Returns Spark's settings for a stage, so that an Arrow batch of input holds at most one large file."""
-    conf = {"spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true"}
-    if mode != DIRECT:
-        big = mode == BINARY and settings.max_content > _BIG_CONTENT
-        conf["spark.sql.execution.arrow.maxRecordsPerBatch"] = "1" if big else "10000"
-        conf["spark.sql.files.openCostInBytes"] = str(SEGMENT_COST)  # many small files a task, not 32
-        conf["spark.sql.execution.arrow.maxBytesPerBatch"] = str(_BIG_CONTENT)
-    return conf

@@ -26,18 +26,15 @@ from pyspark.sql import functions as F
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.engine.session import configured
-from kafka_log_lake.pipelines.lake import transactions
 from kafka_log_lake.pipelines.lake.address import sql_name, sql_string
 from kafka_log_lake.pipelines.lake.catalog_schema import CatalogSchema
 from kafka_log_lake.pipelines.lake.commit import LakeWriter
-from kafka_log_lake.pipelines.lake.committed import intent_metadata
 from kafka_log_lake.pipelines.lake.intents import Intent, Intents, RowRange
 from kafka_log_lake.pipelines.lake.published import INGEST_APP, USER_METADATA, Commit, commit_of_entry
 from kafka_log_lake.pipelines.lake.superseded import delete_predicate
+from kafka_log_lake.pipelines.lake.tables import intent_metadata
 from kafka_log_lake.pipelines.lake.transactions import Outcome
 from kafka_log_lake.pipelines.plan import ledger
-from kafka_log_lake.pipelines.plan.ledger import Partition
-from kafka_log_lake.pipelines.plan.slices import Segment
 from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS
 from kafka_log_lake.udfs.format.schema import (
     BATCHES,
@@ -217,13 +214,6 @@ class CatalogLake(LakeWriter):
         selected = [sql_name(name) if name in there else F.lit(None).alias(name) for name in names]
         return rows.select(*selected).toArrow().cast(pa.schema([schema.field(n) for n in names]))
 
-    def located(self, segments: Sequence[Segment]) -> list[Segment]:
-        """Returns the segments as they are: only Spark can read the files of a catalog's table."""
-        return list(segments)
-
-    def transactions_of(self, partitions: Collection[Partition]) -> pa.Table:
-        return transactions.stored(self.read, partitions)
-
     def add_rows(self, table: Table, rows: pa.Table) -> None:
         self.intents.schema.create_table(table)
         writer = self._spark.createDataFrame(rows).writeTo(self.path(table.name))
@@ -248,9 +238,6 @@ class CatalogLake(LakeWriter):
         rows = self.intents.staged(intent.staged).where(~F.col("group_id").isin(intent.dropped_groups))
         return {table: rows.where(F.col("kind") == kind).select(f"{kind}.*") for table, kind in _STAGED_ROWS}
 
-    def catch_up(self, table: Table) -> None:
-        """Does nothing: Spark reads the newest version."""
-
     def commits(self, table: str) -> Iterator[Commit]:
         rows = self._spark.sql(f"DESCRIBE HISTORY {self.path(table)}").collect()
         return (commit_of_entry(row["version"], 0, row[USER_METADATA]) for row in rows)
@@ -264,7 +251,7 @@ class CatalogLake(LakeWriter):
         return next((run["run"] for run in metadata if run.get("app") == self.app_id), 0)
 
     def is_done(self, table: Table, intent: Intent) -> bool:
-        return self._is_recovering and self.committed(table.name) >= intent.version
+        return self._is_recovering and super().is_done(table, intent)
 
     def free_version(self) -> int:
         """Returns the time in ms since 1970, which is above the number of every run before."""

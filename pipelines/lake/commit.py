@@ -4,7 +4,7 @@ A run's intent is written atomically before its first commit and removed after i
 (``pipelines.lake.intents``). A job first finishes the intents that it finds. The order of the commits:
 
 1. records, batches and quarantine: one commit each adds the run's files and removes what they replace
-   (``pipelines.lake.committed``), so that every version of a table is right by itself;
+   (``pipelines.lake.path_lake``), so that every version of a table is right by itself;
 2. transactions and offset_findings, which are computed from these: the same, for logs of which they changed;
 3. the ledger: its commit names the versions of the other tables that belong to it. Readers of several tables
    open these (``pipelines.lake.published``), and see the state before step 3 or the state after it.
@@ -22,7 +22,7 @@ Why this holds if the process is killed:
   where others have committed since, or VACUUM took old files, what is new goes from all tables, and the run's
   segments are decoded again.
 * of two jobs at once, the lock admits one. It is held until the job ends. Where the lock is a lease, which a
-  job may lose, ``pipelines.lake.committed`` keeps two jobs apart.
+  job may lose, ``pipelines.lake.path_lake`` keeps two jobs apart.
 
 ``tests/support/protocol.py`` is this as a model; ``tests/unit/lake/test_protocol.py`` searches all of it.
 """
@@ -31,30 +31,23 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
-from pyspark.sql import DataFrame
 
 from kafka_log_lake.pipelines.cli.errors import JobError, one_line
-from kafka_log_lake.pipelines.engine.delta import data_files, read_rows, sql_in, sql_literal
+from kafka_log_lake.pipelines.engine.delta import sql_in, sql_literal
 from kafka_log_lake.pipelines.lake import offset_findings, transactions
-from kafka_log_lake.pipelines.lake.committed import DECODED, CommittedTables, intent_metadata
-from kafka_log_lake.pipelines.lake.features import apply_deletion_vectors
 from kafka_log_lake.pipelines.lake.intents import Intent, RowRange
 from kafka_log_lake.pipelines.lake.offset_findings import Change
 from kafka_log_lake.pipelines.lake.published import INGEST_APP, Commit
+from kafka_log_lake.pipelines.lake.tables import DECODED, LakeTables
 from kafka_log_lake.pipelines.lake.transactions import Outcome
-from kafka_log_lake.pipelines.listing.hadoop import open_to_spark
 from kafka_log_lake.pipelines.plan import ledger
-from kafka_log_lake.pipelines.plan.landed import located
-from kafka_log_lake.pipelines.plan.ledger import Partition
-from kafka_log_lake.pipelines.plan.slices import Segment
 from kafka_log_lake.udfs.format import schema
 from kafka_log_lake.udfs.format.report_tables import RUNS
 from kafka_log_lake.udfs.format.schema import Table
@@ -63,38 +56,20 @@ log = logging.getLogger(__name__)
 _NOWHERE = (1 << 63) - 1  # a byte after every segment
 
 
-class LakeWriter(CommittedTables):
-    """Commits the runs of one app (DECODE_APP or INGEST_APP) to a lake, and finishes killed ones."""
+class LakeWriter(LakeTables):
+    """Commits the runs of one app (DECODE_APP or INGEST_APP) to a lake, and finishes killed ones.
 
-    def table(self, name: str) -> DataFrame:
-        open_to_spark(self._on_demand.spark, self.address)
-        return self._on_demand.spark.read.format("delta").load(self.path(name))
+    The order of the commits is here; each of them is ``PathLake``'s or ``CatalogLake``'s.
+    """
 
     def ledger(self, where: str = "") -> pa.Table:
         """Returns the rows of the ledger: columns NAMES of ``pipelines.plan.ledger``. where: see ``read``."""
         return ledger.numbered(self.read(schema.SEGMENTS, ledger.NAMES, where))
 
-    def read(self, table: Table, columns: Iterable[str], where: str = "") -> pa.Table:
-        """Reads columns of a table in this process. where: a condition on rows, "" for all."""
-        return read_rows(self._open(table.name), table.arrow_schema(), columns, where)
-
-    def transactions_of(self, partitions: Collection[Partition]) -> pa.Table:
-        """Returns the rows of ``transactions`` of some topic-partitions. Most logs have none."""
-        files = data_files(self._open(schema.TRANSACTIONS.name))
-        columns = (files.column(f"partition.{name}").to_pylist() for name in ("topic", "partition"))
-        return transactions.stored(self.read, {*zip(*columns, strict=True)}.intersection(partitions))
-
     def chunks_of_run(self, run_id: str) -> pa.Table:
         """Returns the chunks that a run landed, a row each, without their content."""
         columns = ["segment", "chunk_position", "chunk_bytes", "crc32c"]
         return self.read(schema.RAW_SEGMENTS, columns, f"run_id = {sql_literal(run_id)}")
-
-    def located(self, segments: Sequence[Segment]) -> list[Segment]:
-        """Returns landed segments, each with the files of ``raw_segments`` that hold its bytes, for tasks."""
-        table = schema.RAW_SEGMENTS
-        ranges = [RowRange(s.topic, s.partition, s.segment) for s in segments]
-        apply_deletion_vectors(self._open(table.name), table, ranges)  # tasks read whole files
-        return located(segments, data_files(self._open(table.name)), self.path(table.name))
 
     # Runs that were killed
 
@@ -199,10 +174,6 @@ class LakeWriter(CommittedTables):
             return False
         return True
 
-    def restore(self, table: Table, version: int, intent: Intent) -> None:
-        properties = CommitProperties(custom_metadata=intent_metadata(intent, undone=True))
-        self._open(table.name).restore(version, commit_properties=properties)
-
     def _leave(self, intent: Intent) -> None:
         """Removes what an intent added, where tables can't be restored to the version before it.
 
@@ -250,10 +221,6 @@ class LakeWriter(CommittedTables):
         self.intents.flush_commits(intent)
         self.intents.remove(intent)
         return outcome
-
-    def replace_rows(self, table: Table, intent: Intent) -> None:
-        """Makes the run's commit to a table of ``DECODED``, or to ``raw_segments``."""
-        self.replace(table, intent, [f for f in intent.files if f.table == table.name], intent.ranges)
 
     def _replace_transactions(self, intent: Intent) -> Outcome:
         """Computes the transactions of the logs that a run changes, and commits those that differ.
@@ -304,44 +271,6 @@ class LakeWriter(CommittedTables):
         """Creates and fills ``offset_findings`` where an earlier release made the lake."""
         if not self.has(schema.OFFSET_FINDINGS):
             self.commit(Intent(self.app_id, self.next_version(), run_id, fills_findings=True))
-
-    def replace_computed(self, table: Table, rows: pa.Table, ranges: list[RowRange], intent: Intent) -> None:
-        """Makes the run's commit to a table that is computed from others."""
-        if not self.is_done(table, intent):
-            self.replace(table, intent, self.write_by_partition(table, rows), ranges)
-
-    def replace_ledger(self, intent: Intent) -> None:
-        """Makes the run's commit to the ledger, which names the versions of the other tables."""
-        decoded = sum(not row.is_left_out for row in intent.put)
-        metrics = {"segments": decoded, "bytes": intent.new_bytes, "dropped": len(intent.drop)}
-        named = (*self.decoded_tables, schema.RAW_SEGMENTS)
-        versions = {table.name: self._open(table.name).version() for table in named}
-        properties = self.properties(intent, tables=versions, metrics=metrics)
-        rows = ledger.to_arrow(intent.put)
-        changes, names = ledger.changes(intent.put, intent.drop), schema.SEGMENTS.arrow_schema().names
-        values = {f'"{name}"': f'new."{name}"' for name in names}
-
-        def commit(delta: DeltaTable) -> bool:
-            if not changes.num_rows:
-                delta.create_write_transaction(
-                    [], mode="append", schema=delta.schema(), commit_properties=properties
-                )
-            elif intent.only_new:
-                # Without columns that others have added
-                write_deltalake(delta, rows, mode="append", schema_mode="merge", commit_properties=properties)
-            else:
-                merger = delta.merge(
-                    changes,
-                    "old.segment = new.segment",
-                    source_alias="new",
-                    target_alias="old",
-                    commit_properties=properties,
-                )
-                merger = merger.when_matched_delete("new.dropped").when_matched_update(values)
-                merger.when_not_matched_insert(values, "NOT new.dropped").execute()
-            return True
-
-        self.commit_once(schema.SEGMENTS, intent, commit)
 
 
 def _sum(commits: Iterable[Commit], name: str) -> int:

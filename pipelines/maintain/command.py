@@ -19,6 +19,7 @@ from kafka_log_lake.pipelines.lake import upkeep
 from kafka_log_lake.pipelines.lake.address import open_lake
 from kafka_log_lake.pipelines.lake.commit import LakeWriter
 from kafka_log_lake.pipelines.lake.intents import Intents
+from kafka_log_lake.pipelines.lake.path_lake import PathLake
 from kafka_log_lake.pipelines.lake.published import DECODE_APP, INGEST_APP
 from kafka_log_lake.pipelines.lake.upkeep import Upkept
 from kafka_log_lake.pipelines.listing.hadoop import job_scheme
@@ -64,7 +65,7 @@ def maintain(
     address = open_lake(settings.require_lake(), job_scheme(on_demand))
     intents = Intents(address)
     with intents.lock():
-        decoded, landed = (LakeWriter(on_demand, address, intents, app) for app in (DECODE_APP, INGEST_APP))
+        decoded, landed = (PathLake(on_demand, address, intents, app) for app in (DECODE_APP, INGEST_APP))
         decoded.recover()
         dropped = 0
         if keep_days is not None:

@@ -16,8 +16,8 @@ from deltalake import DeltaTable
 from kafka_log_lake.pipelines.cli.errors import UserError, unwritable
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.decode.land import Lander
-from kafka_log_lake.pipelines.lake.commit import LakeWriter
 from kafka_log_lake.pipelines.lake.intents import Intent, Intents, RowRange
+from kafka_log_lake.pipelines.lake.path_lake import PathLake
 from kafka_log_lake.pipelines.lake.published import DECODE_APP
 from kafka_log_lake.pipelines.lake.superseded import delete_predicate
 from kafka_log_lake.pipelines.plan.ledger import LedgerRow
@@ -188,7 +188,7 @@ RAW_POINTS = {
     "before the stage": (Lander, "run", 1, "before"),
     "before the intent": (Intents, "write", 1, "before"),
     "after the intent": (Intents, "write", 1, "after"),
-    "rows added": (LakeWriter, "replace_rows", 1, "after"),
+    "rows added": (PathLake, "replace_rows", 1, "after"),
     "before the intent goes": (Intents, "remove", 1, "before"),
 }
 

@@ -25,8 +25,8 @@ from deltalake import DeltaTable
 
 from kafka_log_lake.pipelines import decode_batches
 from kafka_log_lake.pipelines.cli.settings import Settings
-from kafka_log_lake.pipelines.lake.commit import LakeWriter
 from kafka_log_lake.pipelines.lake.intents import Intents
+from kafka_log_lake.pipelines.lake.path_lake import PathLake
 from tests.soak import scenario, victims
 from tests.soak.victims import DRIVER, Job
 from tests.support.as_command import error_line, without_progress
@@ -245,7 +245,7 @@ COMMITS = {
     "the intent": ((Intents, "write", 1, "before"), 0),
     "records": ((DeltaTable, "create_write_transaction", 1, "before"), 1),
     "batches": ((DeltaTable, "create_write_transaction", 2, "before"), 1),
-    "the ledger": ((LakeWriter, "replace_ledger", 1, "before"), 1),
+    "the ledger": ((PathLake, "replace_ledger", 1, "before"), 1),
 }
 
 

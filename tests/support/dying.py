@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kafka_log_lake.pipelines.decode.decode import Decoder
-from kafka_log_lake.pipelines.lake.commit import LakeWriter
 from kafka_log_lake.pipelines.lake.intents import Intents
+from kafka_log_lake.pipelines.lake.path_lake import PathLake
 
 # point -> what is called there, at which call, and whether death comes before or after it
 POINTS: dict[str, tuple[Any, str, int, str]] = {
@@ -22,13 +22,13 @@ POINTS: dict[str, tuple[Any, str, int, str]] = {
     "after the stage": (Decoder, "_decode", 1, "after"),
     "before the intent": (Intents, "write", 1, "before"),
     "after the intent": (Intents, "write", 1, "after"),
-    "records added": (LakeWriter, "replace_rows", 1, "after"),
-    "batches added": (LakeWriter, "replace_rows", 2, "after"),
-    "quarantine added": (LakeWriter, "replace_rows", 3, "after"),
-    "transactions added": (LakeWriter, "replace_computed", 1, "after"),
-    "findings added": (LakeWriter, "replace_computed", 2, "after"),
-    "before the ledger": (LakeWriter, "replace_ledger", 1, "before"),
-    "after the ledger": (LakeWriter, "replace_ledger", 1, "after"),
+    "records added": (PathLake, "replace_rows", 1, "after"),
+    "batches added": (PathLake, "replace_rows", 2, "after"),
+    "quarantine added": (PathLake, "replace_rows", 3, "after"),
+    "transactions added": (PathLake, "replace_computed", 1, "after"),
+    "findings added": (PathLake, "replace_computed", 2, "after"),
+    "before the ledger": (PathLake, "replace_ledger", 1, "before"),
+    "after the ledger": (PathLake, "replace_ledger", 1, "after"),
     "before the intent goes": (Intents, "remove", 1, "before"),
 }
 

@@ -1,4 +1,4 @@
-"""The tables of a lake as one job commits to them, alone or not at all.
+"""A lake in a folder or an object store: deltalake commits to its tables, in one job alone or not at all.
 
 On a local lake the operating system keeps a second job out. On another the lock is a lease
 (``pipelines.lake.lease``), and a job that paused may wake up while its successor runs. There it holds that
@@ -12,72 +12,87 @@ On a local lake the operating system keeps a second job out. On another the lock
   the next one but taken back: another run has published since it was planned.
 
 One commit of a run to a table adds the run's files and removes those with rows that the run replaces, so that
-every version of a table is right by itself. A file that holds other rows too is written again without the
-replaced ones (``udfs.arrow.rewriting``), in the driver where few bytes are concerned, else in tasks.
+every version of a table is right by itself (``pipelines.lake.rewrites``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
+from pyspark.sql import DataFrame
 
 from kafka_log_lake.pipelines.cli.errors import RunFailed, one_line
-from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.engine.delta import (
     add_action,
     commit,
     commit_once,
+    data_files,
     log_entry,
     patiently,
+    read_rows,
     remove_action,
 )
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
+from kafka_log_lake.pipelines.lake import transactions
 from kafka_log_lake.pipelines.lake.address import MissingTable, lake_table, table_path
+from kafka_log_lake.pipelines.lake.commit import LakeWriter
 from kafka_log_lake.pipelines.lake.create import add_rows, create_table, replace_rows
-from kafka_log_lake.pipelines.lake.features import (
-    apply_deletion_vectors,
-    check_features,
-    with_deletion_vectors,
-)
+from kafka_log_lake.pipelines.lake.features import apply_deletion_vectors, check_features
 from kafka_log_lake.pipelines.lake.intents import Intent, Intents, RowRange
-from kafka_log_lake.pipelines.lake.published import DECODE_APP, INGEST_APP, Commit, history, run_metadata
-from kafka_log_lake.pipelines.lake.superseded import OldFile, files_with
-from kafka_log_lake.pipelines.rules.files import group_begins
-from kafka_log_lake.pipelines.tasks.slice_rows import stage_options
-from kafka_log_lake.udfs.arrow.parquet_sink import Codec, DataFile, Folders
-from kafka_log_lake.udfs.arrow.rewriting import SAME, Rewrite, rewrite, write_rows
+from kafka_log_lake.pipelines.lake.published import DECODE_APP, INGEST_APP, Commit, history
+from kafka_log_lake.pipelines.lake.rewrites import TableFiles
+from kafka_log_lake.pipelines.lake.superseded import OldFile
+from kafka_log_lake.pipelines.lake.tables import intent_metadata
+from kafka_log_lake.pipelines.listing.hadoop import open_to_spark
+from kafka_log_lake.pipelines.plan import ledger
+from kafka_log_lake.pipelines.plan.landed import located
+from kafka_log_lake.pipelines.plan.ledger import Partition
+from kafka_log_lake.pipelines.plan.slices import Segment
+from kafka_log_lake.udfs.arrow.parquet_sink import DataFile
 from kafka_log_lake.udfs.format import schema
 from kafka_log_lake.udfs.format.schema import Table
-from kafka_log_lake.udfs.spark.protocol import FILE, REWRITE_SCHEMA
-from kafka_log_lake.udfs.spark.stages import stage
 
-DECODED = (schema.RECORDS, schema.BATCHES, schema.QUARANTINE)
 _RUNS_PER_LEASE = 1_000_000
-_IN_DRIVER = 64 << 20  # bytes of files that are not worth a task
-_THREADS = 4
 
 
-class CommittedTables:
-    """The tables of one lake, and how one app (DECODE_APP or INGEST_APP) commits to each of them."""
+class PathLake(LakeWriter):
+    """The tables of a lake at an address, as one app commits to each of them."""
 
     def __init__(self, on_demand: SparkOnDemand, address: str, intents: Intents, app_id: str) -> None:
-        self.address, self.intents, self.app_id = address, intents, app_id
-        self._on_demand = on_demand
-        given = on_demand.settings
-        self._settings = settings = given if isinstance(given, Settings) else Settings()
-        self._codec = Codec.of(settings.parquet_compression, settings.parquet_compression_level)
+        super().__init__(on_demand, address, intents, app_id)
+        self._files = TableFiles(on_demand, address, self._settings)
         self._lease = intents.lease
         self._opened: dict[str, DeltaTable] = {}
 
     def path(self, table: str) -> str:
         return table_path(self.address, table)
+
+    def table(self, name: str) -> DataFrame:
+        open_to_spark(self._on_demand.spark, self.address)
+        return self._on_demand.spark.read.format("delta").load(self.path(name))
+
+    def read(self, table: Table, columns: Iterable[str], where: str = "") -> pa.Table:
+        """Reads columns of a table in this process. where: a condition on rows, "" for all."""
+        return read_rows(self._open(table.name), table.arrow_schema(), columns, where)
+
+    def transactions_of(self, partitions: Collection[Partition]) -> pa.Table:
+        """Returns the rows of ``transactions`` of some topic-partitions. Most logs have none."""
+        files = data_files(self._open(schema.TRANSACTIONS.name))
+        columns = (files.column(f"partition.{name}").to_pylist() for name in ("topic", "partition"))
+        return transactions.stored(self.read, {*zip(*columns, strict=True)}.intersection(partitions))
+
+    def located(self, segments: Sequence[Segment]) -> list[Segment]:
+        """Returns landed segments, each with the files of ``raw_segments`` that hold its bytes, for tasks."""
+        table = schema.RAW_SEGMENTS
+        ranges = [RowRange(s.topic, s.partition, s.segment) for s in segments]
+        apply_deletion_vectors(self._open(table.name), table, ranges)  # tasks read whole files
+        return located(segments, data_files(self._open(table.name)), self.path(table.name))
 
     @property
     def _publishing(self) -> Table:
@@ -108,14 +123,6 @@ class CommittedTables:
         except MissingTable:
             return False
         return True
-
-    @property
-    def decoded_tables(self) -> tuple[Table, ...]:
-        """Returns the tables that a run commits before the ledger, of those that are there.
-
-        A lake of an earlier release has no ``offset_findings`` until a job has opened it.
-        """
-        return (*DECODED, *(table for table in schema.COMPUTED if self.has(table)))
 
     def create(self, table: Table) -> None:
         """Creates a table if it is missing."""
@@ -174,6 +181,16 @@ class CommittedTables:
             raise self._not_alone()
         return version >= intent.version
 
+    def commits(self, table: str) -> Iterator[Commit]:
+        """Yields the commits of a table, newest first, as far as its log still has them."""
+        return history(self.address, table, self._open(table).version())
+
+    def restore(self, table: Table, version: int, intent: Intent) -> None:
+        properties = CommitProperties(custom_metadata=intent_metadata(intent, undone=True))
+        self._open(table.name).restore(version, commit_properties=properties)
+
+    # One commit
+
     def commit_once(
         self,
         table: Table,
@@ -224,10 +241,6 @@ class CommittedTables:
             max_commit_retries=0,
         )
 
-    def commits(self, table: str) -> Iterator[Commit]:
-        """Yields the commits of a table, newest first, as far as its log still has them."""
-        return history(self.address, table, self._open(table).version())
-
     def _check_alone(self) -> None:
         if self._lease is None:
             return
@@ -244,8 +257,6 @@ class CommittedTables:
             f"start again once it has ended{reason}"
         )
 
-    # Replacing rows
-
     def replace(
         self, table: Table, intent: Intent, files: Sequence[DataFile], ranges: Collection[RowRange]
     ) -> None:
@@ -254,7 +265,7 @@ class CommittedTables:
             return
 
         def write(delta: DeltaTable) -> bool:
-            removed, rewritten = self._without(delta, table, ranges)
+            removed, rewritten = self._files.without(delta, table, ranges)
             added = [*files, *rewritten]
             actions: list[AddAction | RemoveAction] = [
                 *(remove_action(old.path, old.size, old.partition_values) for old in removed),
@@ -272,64 +283,47 @@ class CommittedTables:
 
         self.commit_once(table, intent, write, partial(apply_deletion_vectors, table=table, ranges=ranges))
 
-    def _without(
-        self, delta: DeltaTable, table: Table, ranges: Iterable[RowRange]
-    ) -> tuple[list[OldFile], list[DataFile]]:
-        """Returns files to remove so that no row in these ranges is left, and rewritten ones to add."""
-        old = list(files_with(delta, table, ranges))
-        if old:
-            deleted = with_deletion_vectors(delta)  # none of their rows is in these ranges any more
-            old = [file for file in old if file.path not in deleted]
-        removed = [file for file in old if file.is_all]
-        others = [file for file in old if not file.is_all]
-        rewritten = []
-        for file, result in zip(others, self._rewrite(table, others), strict=True):
-            if result != SAME:
-                removed.append(file)
-            if isinstance(result, DataFile):
-                rewritten.append(result)
-        return removed, rewritten
+    def replace_rows(self, table: Table, intent: Intent) -> None:
+        """Makes the run's commit to a table of ``DECODED``, or to ``raw_segments``."""
+        self.replace(table, intent, [f for f in intent.files if f.table == table.name], intent.ranges)
 
-    def _rewrite(self, table: Table, files: Sequence[OldFile]) -> list[DataFile | str]:
-        """Rewrites files without the superseded rows; a result a file (``udfs.arrow.rewriting.rewrite``)."""
-        tasks = [Rewrite(table.name, f.path, f.partition_values, f.starts) for f in files]
-        if sum(file.size for file in files) > _IN_DRIVER and len(files) > 1:
-            return self._rewrite_in_tasks(tasks)
-        folders = Folders(self.address)
-        with ThreadPoolExecutor(_THREADS) as threads:
-            done = list(threads.map(partial(rewrite, folders, codec=self._codec), tasks))
-        folders.flush()
-        return done
+    def replace_computed(self, table: Table, rows: pa.Table, ranges: list[RowRange], intent: Intent) -> None:
+        """Makes the run's commit to a table that is computed from others."""
+        if not self.is_done(table, intent):
+            self.replace(table, intent, self._files.write_by_partition(table, rows), ranges)
 
-    def _rewrite_in_tasks(self, tasks: Sequence[Rewrite]) -> list[DataFile | str]:
-        options = stage_options(self._settings, self.address)
-        columns = [list(range(len(tasks))), [task.to_json() for task in tasks]]
-        rows = pa.table(columns, schema=REWRITE_SCHEMA)
-        parts = [rows.slice(at, 1) for at in range(rows.num_rows)]
-        done = self._on_demand.run_stage(partial(stage, "rewrite_files", options), parts)
-        by_number = {number: rest for number, *rest in zip(*done.to_pydict().values(), strict=True)}
-        results = [by_number[number] for number in range(len(tasks))]
-        return [DataFile.from_json(payload) if kind == FILE else kind for kind, payload in results]
+    def replace_ledger(self, intent: Intent) -> None:
+        """Makes the run's commit to the ledger, which names the versions of the other tables."""
+        decoded = sum(not row.is_left_out for row in intent.put)
+        metrics = {"segments": decoded, "bytes": intent.new_bytes, "dropped": len(intent.drop)}
+        named = (*self.decoded_tables, schema.RAW_SEGMENTS)
+        versions = {table.name: self._open(table.name).version() for table in named}
+        properties = self.properties(intent, tables=versions, metrics=metrics)
+        rows = ledger.to_arrow(intent.put)
+        changes, names = ledger.changes(intent.put, intent.drop), schema.SEGMENTS.arrow_schema().names
+        values = {f'"{name}"': f'new."{name}"' for name in names}
 
-    def write_by_partition(self, table: Table, rows: pa.Table) -> list[DataFile]:
-        """Writes rows to new files, one a partition, in this process. Returns the files."""
-        if not rows.num_rows:
-            return []
-        folders, keys = Folders(self.address), list(table.partitioned_by)
-        ordered, files = rows.sort_by([(name, "ascending") for name in keys]), []
-        begins = group_begins(ordered.select(keys))
-        for begin, end in zip(begins, [*begins[1:], len(ordered)], strict=True):
-            some = ordered.slice(begin, end - begin).combine_chunks()
-            texts: dict[str, str | None] = {name: str(some.column(name)[0]) for name in keys}
-            rest = some.drop_columns(keys)
-            files.append(write_rows(folders, table, texts, rest.schema, rest.to_batches(), self._codec))
-        folders.flush()
-        return files
+        def commit(delta: DeltaTable) -> bool:
+            if not changes.num_rows:
+                delta.create_write_transaction(
+                    [], mode="append", schema=delta.schema(), commit_properties=properties
+                )
+            elif intent.only_new:
+                # Without columns that others have added
+                write_deltalake(delta, rows, mode="append", schema_mode="merge", commit_properties=properties)
+            else:
+                merger = delta.merge(
+                    changes,
+                    "old.segment = new.segment",
+                    source_alias="new",
+                    target_alias="old",
+                    commit_properties=properties,
+                )
+                merger = merger.when_matched_delete("new.dropped").when_matched_update(values)
+                merger.when_not_matched_insert(values, "NOT new.dropped").execute()
+            return True
 
-
-def intent_metadata(intent: Intent, **more: object) -> dict[str, str]:
-    """Returns the metadata of the commits of an intent's run. more: see ``run_metadata``."""
-    return run_metadata(intent.run_id, intent.app_id, intent.version, source=intent.source, **more)
+        self.commit_once(schema.SEGMENTS, intent, commit)
 
 
 def _metrics(added: Sequence[DataFile], removed: Sequence[OldFile]) -> dict[str, int]:
