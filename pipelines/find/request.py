@@ -77,6 +77,11 @@ class Request:
         return Criteria(tuple(self.conditions), any(wanted for _, wanted in self.outcomes))
 
     @property
+    def is_bounded(self) -> bool:
+        """Returns whether parts of a log can't match by their offsets or times, and are not read."""
+        return bool(self.offsets) or self.since is not None
+
+    @property
     def needs_transactions(self) -> bool:
         """Returns whether the outcomes of transactions decide what matches."""
         return self.committed or bool(self.outcomes)

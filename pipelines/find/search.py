@@ -44,6 +44,7 @@ from kafka_log_lake.pipelines.find.unsearched import (
     has_gap,
     has_wrong_base,
     held_text,
+    judged,
     not_covered,
     not_listed,
     not_selected,
@@ -57,8 +58,7 @@ from kafka_log_lake.pipelines.listing.naming import left_state
 from kafka_log_lake.pipelines.listing.witnesses import ListedLog
 from kafka_log_lake.pipelines.plan.slices import Segment, Slice
 from kafka_log_lake.pipelines.tasks.scan_segments import ALONE_BYTES
-from kafka_log_lake.pipelines.tasks.scanned_log import missing_of
-from kafka_log_lake.pipelines.tasks.slice_scan import SliceScan
+from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange, SliceScan
 from kafka_log_lake.udfs.batches.account import NO_WITNESSES, WRONG_BASE, Unseen, Witnesses
 from kafka_log_lake.udfs.batches.committed import Outcomes
 from kafka_log_lake.udfs.batches.log_start import LogStart
@@ -163,17 +163,17 @@ class LogSearch(Searching):
         self, pool: Workers, logs: Sequence[SegmentLog]
     ) -> Iterator[tuple[SegmentLog, Iterator[SliceResult]]]:
         """Yields each log with the results of its slices, in the order of the search."""
-        is_bounded = bool(self.request.offsets) or self.request.since is not None
 
         def tasks() -> Iterator[tuple[SliceSearch, tuple[Slice, ...]]]:
-            alone = 0 if is_bounded else ALONE_BYTES  # of the first task, which this process runs itself
+            # Bytes of the first task, which this process runs itself
+            alone = 0 if self.request.is_bounded else ALONE_BYTES
             for log in logs:
                 work = self._work(pool, log)
                 parts = [log.segments]
                 if self.request.only == "last":
                     parts = [[segment] for segment in reversed(log.segments)]
                 for segments in parts:
-                    for task in tasks_of(segments, is_bounded):
+                    for task in tasks_of(segments, self.request.is_bounded):
                         yield from ((work, one) for one in begin_with(alone, task))
                         alone = 0
 
@@ -239,9 +239,11 @@ class LogSearch(Searching):
             if is_enough or is_past:
                 break
         self._done.add(log.partition_dir)
-        self._note_damage(log, scans)
+        is_whole = not (is_enough or request.is_bounded) and len(scans) == len(log.all_segments)
+        together = None if is_enough else self._judged_together(pool, log, scans, passed, is_whole)
+        self._note_damage(log, scans, None if together is None else together[1])
         if not is_enough:
-            missing = self._missing(pool, log, scans, request, passed)
+            missing = [] if together is None else together[0]
             if request.needs_transactions:  # its headers are read to the end
                 scans, is_past = {**scans, **self._headers[log.partition_dir][1]}, False
             self._note_unseen(log, missing)
@@ -285,8 +287,9 @@ class LogSearch(Searching):
                     known.add(batch, self._outcomes(pool, log, batch))
             for damage in damages_in(scans):
                 known.note(damage)
-            for missing in self._missing(pool, log, scans, later, {}):
-                known.unknown_until(missing.last)
+            for missing in judged(scans)[0]:
+                if missing.cause in later.causes:
+                    known.unknown_until(missing.last)
             if any(scan.report.problem for of_segment in scans.values() for scan in of_segment):
                 known.unknown_until(None)  # what a file that can't be read holds is not known
             self._last_offsets[log.partition_dir] = known
@@ -312,7 +315,10 @@ class LogSearch(Searching):
             self._headers[log.partition_dir] = Transactions.of(found, open_as, start), scans
         return self._headers[log.partition_dir]
 
-    def _note_damage(self, log: SegmentLog, scans: dict[Segment, list[SliceScan]]) -> None:
+    def _note_damage(
+        self, log: SegmentLog, scans: dict[Segment, list[SliceScan]], damages: list[DamagedRange] | None
+    ) -> None:
+        """Notes what could not be read of a log. damages: of the whole log; None: as its segments tell."""
         self.segments += len(scans)
         if self.request.needs_transactions:  # a bounded search does not read the segments of later markers
             transactions, of_all = self._headers[log.partition_dir]
@@ -325,31 +331,30 @@ class LogSearch(Searching):
             if problem is not None:
                 self.unsearched.append(Unsearched(segment.uri, problem))
         before = len(self.unsearched)
-        self._note_damages(log, damages_in(scans))
+        self._note_damages(log, damages_in(scans) if damages is None else damages)
         for at in range(before, len(self.unsearched)):
             if damage := self.unsearched[at].damage:
                 held = held_text(damage.segment, damage.position, damage.size, self.request)
                 self.unsearched[at] = replace(self.unsearched[at], held=held)
 
-    def _missing(
-        self,
-        pool: Workers,
-        log: SegmentLog,
-        scans: dict[Segment, list[SliceScan]],
-        request: Request,
-        passed: Mapping[Segment, int],
-    ) -> list[Unseen]:
-        """Returns the missing offsets of a log that may hide a match. scans: of the segments searched.
+    def _judged_together(
+        self, pool: Workers, log: SegmentLog, scans: Scans, passed: Mapping[Segment, int], is_whole: bool
+    ) -> tuple[list[Unseen], list[DamagedRange]] | None:
+        """Judges a whole log where offsets between its segments may hide a match; returns None elsewhere.
 
-        passed: the last offsets of those that were passed over.
+        scans: of the segments searched; is_whole: they are the whole log. passed: the last offsets of those
+        that were passed over.
+
+        Returns the offsets that no segment has, and the damaged ranges.
         """
-        if not (has_gap(scans, request, passed) or (WRONG_BASE in request.causes and has_wrong_base(scans))):
-            return []
-        _, scans = self._read_headers(pool, log)  # other segments may show that the log cleaner ran
-        unread = [one for one, of_one in scans.items() if any(scan.report.problem for scan in of_one)]
-        read = [(segment, scans[segment]) for segment in log.all_segments if segment not in unread]
-        found = missing_of(read, [one.file_base_offset for one in unread]) if read else []
-        return [result for result in found if result.cause in request.causes]
+        request = self.request
+        if not is_whole:
+            has_wrong = WRONG_BASE in request.causes and has_wrong_base(scans)
+            if not (has_gap(scans, request, passed) or has_wrong):
+                return None
+            scans = self._read_headers(pool, log)[1]  # other segments may show that the log cleaner ran
+        missing, damages = judged(scans)
+        return [one for one in missing if one.cause in request.causes], damages
 
 
 def _folder_of(log: SegmentLog) -> str:

@@ -25,7 +25,7 @@ from kafka_log_lake.pipelines.listing.witnesses import logs_without_segments
 from kafka_log_lake.pipelines.plan.headers import claimed_offsets
 from kafka_log_lake.pipelines.plan.slices import Segment
 from kafka_log_lake.pipelines.tasks.accounts import of_tail
-from kafka_log_lake.pipelines.tasks.scanned_log import damages_of, end_of
+from kafka_log_lake.pipelines.tasks.scanned_log import damages_of, end_of, missing_in, placed
 from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange, SliceScan
 from kafka_log_lake.udfs.batches.account import (
     MISSING,
@@ -309,8 +309,20 @@ def has_wrong_base(scans: Scans) -> bool:
     return bool(runs) and bool(misplaced(np.concatenate(runs)).any())
 
 
+def judged(scans: Scans) -> tuple[list[Unseen], list[DamagedRange]]:
+    """Returns the offsets that no segment of a whole log has, and its damaged ranges, in the log's order."""
+    ordered = sorted(scans, key=lambda one: one.file_base_offset)
+    problems = [one for one in ordered if any(scan.report.problem for scan in scans[one])]
+    read = [(segment, list(scans[segment])) for segment in ordered if segment not in problems]
+    unread = [one.file_base_offset for one in problems]
+    if not read:
+        return [], []
+    found, damages = placed(read, unread)
+    return missing_in(read, unread, found), damages
+
+
 def damages_in(scans: Scans) -> Iterator[DamagedRange]:
-    """Yields the damaged ranges of a log, in its order."""
+    """Yields the damaged ranges of segments, in their order, with the offsets of the file around them."""
     for segment in sorted(scans, key=lambda one: one.file_base_offset):
         if not any(scan.report.problem for scan in scans[segment]):
             yield from damages_of(segment, list(scans[segment]))

@@ -18,14 +18,6 @@ from kafka_log_lake.udfs.batches.retention import COMPACTED_TOPICS
 Scanned = tuple[Segment, list[SliceScan]]  # a segment with its slices in order
 
 
-def missing_of(scanned: list[Scanned], unread: list[int]) -> list[Unseen]:
-    """Returns the offsets of a log that no segment has.
-
-    unread: base offsets of segments that can't be read.
-    """
-    return missing_in(scanned, unread, placed(scanned, unread)[0])
-
-
 def end_of(scanned: Sequence[Scanned], segments: Sequence[Segment]) -> int:
     """Returns the offset after the last batch of a log; 0 without one.
 
@@ -39,6 +31,10 @@ def end_of(scanned: Sequence[Scanned], segments: Sequence[Segment]) -> int:
 
 
 def missing_in(scanned: list[Scanned], unread: list[int], found: Order) -> list[Unseen]:
+    """Returns the offsets of a log that no segment has.
+
+    unread: base offsets of segments that can't be read. found: the order of the log's offsets.
+    """
     empty = [
         s.file_base_offset
         for s, slices in scanned

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -72,6 +72,11 @@ class LogBatch:
     def has_horizon(self) -> bool:
         return bool(self.flags & make.DELETE_HORIZON)
 
+    @property
+    def places(self) -> list[int]:
+        """Returns the offset deltas of its records."""
+        return [*range(self.count - 1), self.span - 1] if self.count else []
+
     def encode(self) -> bytes:
         """Returns the batch's bytes as a broker stores it; with a wrong checksum where it is corrupt."""
         if self.is_garbage:
@@ -80,12 +85,11 @@ class LogBatch:
             key = struct.pack(">hh", 0, int(self.control == "COMMIT"))
             records = [make.Record(key=key, value=struct.pack(">hi", 0, 1))]
         else:
-            places = [*range(self.count - 1), self.span - 1] if self.count else []
             # deltas are rebuilt against a delete horizon (KIP-534), in 64 bits that wrap
             delta = wrapped(self.max_timestamp_ms - self.base_timestamp_ms) if self.has_horizon else 0
             records = [
                 make.Record(key=b"k%d" % (at % 7), value=b"v", offset_delta=at, timestamp_delta=delta)
-                for at in places
+                for at in self.places
             ]
         data = make.Batch(
             records=tuple(records),
@@ -118,6 +122,13 @@ class Segment:
     @property
     def sound(self) -> list[LogBatch]:
         return [one for one in self.batches if one.is_sound]
+
+    def places(self) -> Iterator[tuple[int, LogBatch]]:
+        """Yields its batches, each with its position in the file."""
+        position = 0
+        for one in self.batches:
+            yield position, one
+            position += len(one.encode())
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Compares every place that applies a rule of offsets, sequences or transactions with the model of it.
 
-``python -m tests.support.rules_held 10000`` runs over that many random logs, and prints the contradictions.
+``python -m tests.support.rules_held 10000`` runs views, ``decode``, ``scan``, ``find`` and ``recover`` over
+that many random logs, and prints the contradictions.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.find.command import search
+from kafka_log_lake.pipelines.find.request import Request
 from kafka_log_lake.pipelines.plan import missing
+from kafka_log_lake.pipelines.recover.compare import Compared, compare
+from kafka_log_lake.pipelines.recover.sources import find_copies
 from kafka_log_lake.pipelines.scan.command import scan
 from tests.support.made_database import by_log, database_of, with_transactions
 from tests.support.made_tables import tables
-from tests.support.random_logs import Log, Odds, random_logs, write_files
+from tests.support.random_logs import Log, Odds, random_logs, wrapped, write_files
 from tests.support.rule_model_offsets import OffsetModel
 from tests.support.rule_model_transactions import transactions_of
 
@@ -93,10 +98,16 @@ def in_decode(logs: Sequence[Log]) -> Iterator[str]:
         yield from _differing(log, "summary", said.pop(name, []), names.pop(name, []))
 
 
-def in_scan(root: Path, logs: Sequence[Log]) -> Iterator[str]:
-    """Yields where a scan of real files contradicts the model. No log may have earlier runs."""
+def in_files(root: Path, logs: Sequence[Log]) -> Iterator[str]:
+    """Yields where ``scan`` or ``find`` of real files contradict the model. No log may have earlier runs."""
     logs = [log for log in logs if not _hides_a_batch(log)]
     write_files(root, logs)
+    yield from _in_scan(root, logs)
+    for folder in sorted({log.folder for log in logs}):
+        yield from _in_find(root, [log for log in logs if log.folder == folder])
+
+
+def _in_scan(root: Path, logs: Sequence[Log]) -> Iterator[str]:
     findings = scan(Settings(source=(str(root),), cores=1))
     found = {one.partition_dir.removeprefix(f"file://{root}"): one for one in findings.logs}
     for log in logs:
@@ -118,6 +129,90 @@ def in_scan(root: Path, logs: Sequence[Log]) -> Iterator[str]:
             (t.producer_id, t.producer_epoch, t.first_offset, t.is_uncertain) for t in own.open_transactions
         ]
         yield from _differing(log, "scan: open transactions", opened, said_open)
+
+
+def _in_find(root: Path, logs: Sequence[Log]) -> Iterator[str]:
+    """Yields where a search for all records contradicts the model. logs: of one folder."""
+    looked = search(Settings(source=(str(root) + logs[0].folder,), cores=1), Request())
+    found: dict[str, list[tuple[Any, ...]]] = {_name(log): [] for log in logs}
+    for batch in looked:
+        names = ("topic", "partition", "offset", "is_control")
+        for topic, partition, *row in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
+            found[f"{topic}-{partition}"].append(tuple(row))
+    unseen: dict[str, set[tuple[Any, ...]]] = {_name(log): set() for log in logs}
+    for one in looked.unsearched:
+        if one.damage is not None:
+            unseen[one.name].add(("damage", one.damage.first_lost, one.damage.last_lost))
+        else:
+            name, _, offsets = one.name.rpartition(": offsets ")
+            first, last = offsets.split(" to ")
+            unseen[name].add((int(first), int(last) if last.isdigit() else None))
+    for log in logs:
+        model = OffsetModel(log)
+        batches = [one.batch for one in model.batches if one.batch is not None]
+        records = [
+            (wrapped(one.base_offset + place), one.control is not None)
+            for one in batches
+            for place in one.places
+        ]
+        yield from _differing(log, "find: records", records, found[_name(log)])
+        lost = [one for one in model.lost if one.first is not None]
+        missed = {(one.first, one.last) for one in lost if one.cause == "missing_segment"}
+        said = {one for one in unseen[_name(log)] if one[0] != "damage"}
+        yield from _differing(log, "find: not there", missed, said)
+        damaged = {("damage", one.first, one.last) for one in lost if one.cause == "damage"}
+        said = {one for one in unseen[_name(log)] - said if one[1] is not None}
+        yield from _differing(log, "find: damaged", damaged, said)
+
+
+def in_recover(root: Path, logs: Sequence[Log]) -> Iterator[str]:
+    """Yields where ``recover`` contradicts the model, or the offsets that the broker gave.
+
+    Unlike the others it corrects base offsets. The logs are those of ``in_files``, which writes them.
+    """
+    logs = [log for log in logs if not _hides_a_batch(log)]
+    copies: dict[str, list[Log]] = {}
+    for log in logs:
+        copies.setdefault(_name(log), []).append(log)
+    sources = sorted({str(root) + log.folder for log in logs})
+    for one in compare(find_copies(sources, lambda topic: True), Settings(cores=1)):
+        own = copies[f"{one.topic}-{one.partition}"]
+        model = OffsetModel(own[0])
+        has_wrong = any(b.base_offset != b.true_base for log in own for s in log.segments for b in s.batches)
+        if len(own) == 1 and not has_wrong:
+            lost = [(o.first, o.last) for o in model.lost]
+            yield from _differing(own[0], "recover: lost", lost, _lost(one))
+            yield from _differing(
+                own[0], "recover: compacted", [(model.is_compacted,)], [(one.is_compacted,)]
+            )
+        doubts = " ".join(one.healed.doubts)
+        if "base offset" not in doubts:
+            yield from _differing(own[0], "recover: base offsets", [], _misplaced(one, own))
+
+
+def _lost(one: Compared) -> list[tuple[int, int | None]]:
+    """What a healed log lacks: first and last offset; without the last one at its end."""
+    return [(gap.first, None if gap.first >= one.history.end else gap.last) for gap in one.healed.lost]
+
+
+def _misplaced(one: Compared, logs: Sequence[Log]) -> Iterator[tuple[str, int, int]]:
+    """Yields (folder, base offset in the healed log, base offset that the broker gave) where they differ."""
+    for copy in one.copies:
+        log = next(log for log in logs if copy.folder.endswith(log.partition_dir.removeprefix("file://")))
+        places = {
+            (segment.file_base_offset, position): batch.true_base
+            for segment in log.segments
+            for position, batch in segment.places()
+        }
+        own = one.healed.batches[one.healed.batches["copy"] == copy.number]
+        for row in own:
+            true = places[int(row["file_base"]), int(row["position"])]
+            if row["base"] != true:
+                yield copy.name, int(row["base"]), true
+
+
+def _name(log: Log) -> str:
+    return f"{log.topic}-{log.partition}"
 
 
 def _hides_a_batch(log: Log) -> bool:
@@ -144,9 +239,10 @@ def main(count: int, seed: int = 1) -> int:
         part = random_logs(seed + logs, min(1000, count - logs))
         logs += len({(log.topic, log.partition) for log in part})
         with TemporaryDirectory() as folder:
-            files = random_logs(seed + logs, min(100, count), FIRST_RUN)
-            scanned = [*in_scan(Path(folder).resolve(), files)]
-        for text in [*in_sql(part), *in_decode(part), *scanned]:
+            files = random_logs(seed + logs, min(1000, count), FIRST_RUN)
+            root = Path(folder).resolve()
+            read = [*in_files(root, files), *in_recover(root, files)]
+        for text in [*in_sql(part), *in_decode(part), *in_sql(files), *in_decode(files), *read]:
             contradictions += 1
             print(text)
     print(f"{logs:,} random logs, {contradictions:,} contradictions, {time.monotonic() - began:.0f} s")

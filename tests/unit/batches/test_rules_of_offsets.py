@@ -14,7 +14,7 @@ from tests.support.made_database import database_of, with_transactions
 from tests.support.made_tables import tables
 from tests.support.random_logs import Log, LogBatch, Segment, random_logs
 from tests.support.rule_model_offsets import OffsetModel
-from tests.support.rules_held import FIRST_RUN, SQL, in_decode, in_scan, in_sql
+from tests.support.rules_held import FIRST_RUN, SQL, in_decode, in_files, in_recover, in_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,8 +25,9 @@ def test_views_and_summary_follow_the_model() -> None:
     assert [*in_sql(logs), *in_decode(logs)] == []
 
 
-def test_a_scan_of_real_segments_follows_the_model(tmp_path: Path) -> None:
-    assert [*in_scan(tmp_path.resolve(), random_logs(12, 60, FIRST_RUN))] == []
+def test_scan_find_and_recover_of_real_segments_follow_the_model(tmp_path: Path) -> None:
+    logs, root = random_logs(12, 60, FIRST_RUN), tmp_path.resolve()
+    assert [*in_files(root, logs), *in_recover(root, logs)] == []
 
 
 def log_of(*files: tuple[int, list[tuple[int, int, str]]]) -> Log:
@@ -44,7 +45,7 @@ def test_batches_that_follow_each_other_prove_a_single_one_wrong(tmp_path: Path)
     after = (39, [(39, 2, "ok")])
     log = log_of((0, [*sound, (10, 4, "ok"), (12, 2, "ok"), (14, 4, "ok")]), after)
     assert [one.first for one in OffsetModel(log).batches if one.is_misplaced] == [10]
-    assert [*in_scan(tmp_path.resolve(), [log])] == []
+    assert [*in_files(tmp_path.resolve(), [log])] == []
 
 
 def test_of_batches_with_one_base_offset_the_longest_is_the_one_before(tmp_path: Path) -> None:
@@ -52,7 +53,7 @@ def test_of_batches_with_one_base_offset_the_longest_is_the_one_before(tmp_path:
     assert [(one.first, one.last, one.cause) for one in OffsetModel(log).lost] == [
         (5, 6, "wrong_base_offset")
     ]
-    assert [*in_scan(tmp_path.resolve(), [log])] == []
+    assert [*in_files(tmp_path.resolve(), [log])] == []
 
 
 def test_of_batches_with_one_base_offset_the_shortest_is_the_first(tmp_path: Path) -> None:
@@ -62,7 +63,7 @@ def test_of_batches_with_one_base_offset_the_shortest_is_the_first(tmp_path: Pat
         (3, 4, "missing_segment"),
         (7, 7, "wrong_base_offset"),
     ]
-    assert [*in_scan(tmp_path.resolve(), [log])] == []
+    assert [*in_files(tmp_path.resolve(), [log])] == []
 
 
 def test_a_wrong_first_base_offset_hides_no_batch_between_garbage(tmp_path: Path) -> None:
@@ -79,14 +80,14 @@ def test_a_wrong_first_base_offset_hides_no_batch_between_garbage(tmp_path: Path
 
     orders = ("wgsg", "wgssg", "wgsgs", "wgsgg", "wggsg", "sgwgsg", "sswgsg", "sgwggsgs")
     logs = [log(bit + 100 * at, order, bit) for at, order in enumerate(orders) for bit in (5, 40)]
-    assert [*in_scan(tmp_path.resolve(), logs)] == []
+    assert [*in_files(tmp_path.resolve(), logs)] == []
 
 
 def test_a_wrong_last_base_offset_hides_no_batches_between_garbage(tmp_path: Path) -> None:
     """The last batch is said to begin where the batches between the garbage do."""
     batches = [LogBatch(2 * at, 2 * at, 2, 2, is_garbage=at in (1, 5)) for at in range(7)]
     batches[6] = replace(batches[6], base_offset=12 ^ 8)
-    assert [*in_scan(tmp_path.resolve(), [Log("t", 0, "/logs", (Segment(0, tuple(batches), 0),))])] == []
+    assert [*in_files(tmp_path.resolve(), [Log("t", 0, "/logs", (Segment(0, tuple(batches), 0),))])] == []
 
 
 def test_the_offset_of_a_file_s_name_equals_that_of_its_first_batch_alone(tmp_path: Path) -> None:
@@ -95,7 +96,7 @@ def test_the_offset_of_a_file_s_name_equals_that_of_its_first_batch_alone(tmp_pa
     batches = LogBatch(7, 7, 1, 1), LogBatch(8, 8, 0, 3, status="corrupt"), *wrong, LogBatch(16, 16, 3, 3)
     log = Log("t", 0, "/logs", (Segment(7, batches, 7),))
     assert [(one.first, one.last, one.cause) for one in OffsetModel(log).lost] == [(8, 15, "damage")]
-    assert [*in_sql([log]), *in_decode([log]), *in_scan(tmp_path.resolve(), [log])] == []
+    assert [*in_sql([log]), *in_decode([log]), *in_files(tmp_path.resolve(), [log])] == []
 
 
 def test_a_batch_that_reaches_into_the_next_file_is_judged_apart_from_the_one_that_it_continues(
@@ -105,14 +106,14 @@ def test_a_batch_that_reaches_into_the_next_file_is_judged_apart_from_the_one_th
     assert [(one.first, one.last, one.cause) for one in OffsetModel(log).lost] == [
         (23, 23, "wrong_base_offset")
     ]
-    assert [*in_scan(tmp_path.resolve(), [log])] == []
+    assert [*in_files(tmp_path.resolve(), [log])] == []
 
 
 def test_a_wrong_base_offset_below_the_file_s_name_hides_no_batch_between_garbage(tmp_path: Path) -> None:
     batches = [LogBatch(1000 + 2 * at, 1000 + 2 * at, 2, 2, is_garbage=at in (0, 2)) for at in range(5)]
     batches[3] = replace(batches[3], base_offset=1006 ^ 32)
     log = Log("t", 0, "/logs", (Segment(1000, tuple(batches), 1000),))
-    assert [*in_scan(tmp_path.resolve(), [log])] == []
+    assert [*in_files(tmp_path.resolve(), [log])] == []
 
 
 def test_wrong_base_offsets_around_garbage_hide_no_batches(tmp_path: Path) -> None:
@@ -128,14 +129,20 @@ def test_wrong_base_offsets_around_garbage_hide_no_batches(tmp_path: Path) -> No
 
     both = log("first-two", {0: 1 << 62, 1: 8}, garbage=(2, 6))
     logs = [log("first", {0: 8}), log("end-and-next", {3: 1 << 62, 7: 8}), both]
-    assert [*in_scan(tmp_path.resolve(), logs)] == []
+    assert [*in_files(tmp_path.resolve(), logs)] == []
+
+
+def test_find_names_the_offsets_before_a_segment_that_begins_with_damage(tmp_path: Path) -> None:
+    log = log_of((0, [(0, 5, "ok")]), (20, [(20, 2, "corrupt"), (22, 1, "ok")]))
+    assert [(one.first, one.last, one.cause) for one in OffsetModel(log).lost] == [(5, 21, "damage")]
+    assert [*in_files(tmp_path.resolve(), [log])] == []
 
 
 def test_two_batches_at_the_end_confirm_each_other(tmp_path: Path) -> None:
     """The offsets missing in front of them, in their segment, are the log cleaner's."""
     batches = LogBatch(3, 3, 3, 3), LogBatch(6, 6, 2, 2)
     log = Log("t", 0, "/logs", (Segment(0, (), 0), Segment(1, batches, 0)))
-    assert [*in_scan(tmp_path.resolve(), [log])] == []
+    assert [*in_files(tmp_path.resolve(), [log])] == []
 
 
 def test_a_segment_that_begins_after_damage_is_not_compacted() -> None:
