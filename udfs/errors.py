@@ -2,6 +2,27 @@
 
 from __future__ import annotations
 
+# Package that is imported -> the extra of the wheel that brings it, for those who have the wheel alone
+EXTRA_OF = {
+    **dict.fromkeys(("pyspark", "py4j", "delta", "pandas", "prometheus_client"), "spark"),
+    **dict.fromkeys(("duckdb", "deltalake"), "sql"),
+    **dict.fromkeys(("jinja2", "markupsafe", "vl_convert"), "report"),
+    **dict.fromkeys(("grpc", "grpc_status"), "connect"),
+    **dict.fromkeys(("Crypto", "cryptography"), "tier"),
+    **dict.fromkeys(("grpc_tools", "google"), "typed"),
+    "matplotlib": "notebooks",
+    "textual": "browse",
+    "openlineage": "lineage",
+    "fsspec": "fsspec",
+    "xlsxwriter": "export",
+    "mcp": "mcp",
+}
+
+
+def install(extra: str) -> str:
+    """Returns the command that brings the packages of an extra."""
+    return f"pip install 'kafka-log-lake[{extra}]'"
+
 
 class JobError(Exception):
     """The root of all expected failures: one line of text that says what is wrong and how to go on.

@@ -21,6 +21,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from kafka_log_lake.udfs.errors import EXTRA_OF, install
 from kafka_log_lake.udfs.errors import JobError as JobError
 
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
@@ -28,6 +29,7 @@ _MEMORY = re.compile(
     "Unable to allocate|MemoryError|Out of Memory Error|Cannot allocate memory|malloc of size"
     "|failed to map segment|load shared object|can't start new thread"
 )
+_MISSING = re.compile(r"No module named '(\w+)[.\w]*'")
 # The link to a data file through which DuckDB reads it
 _LINK = re.compile(r"""(?<=['"])/[^'"]*/kafka-log-lake-\w+/[^'"]+(?=['"])""")
 
@@ -97,20 +99,28 @@ class RunFailed(JobError):
 
 
 def with_next_step(reason: str, otherwise: str = "") -> str:
-    """Returns the reason of an error and what to do about it, one advice for any full disk or lack of memory.
+    """Returns the reason of an error and what to do about it.
 
+    One advice is for any full disk, one for any lack of memory, one for any package that is missing.
     otherwise: what follows the reason in any other case.
     """
     if _FULL.search(reason):
         return f"{reason}; free some space, then start the same command again"
+    missing = _MISSING.search(reason)
+    if missing and missing[1] in EXTRA_OF:
+        return f"{missing[1]} is not installed: {install(EXTRA_OF[missing[1]])}"
     if _MEMORY.search(reason):
         return f"{reason}; the memory is not enough: a lower --cores needs less, ulimit -v shows a limit"
     return reason + otherwise
 
 
-def needs_extra(what: str, error: ImportError, extra: str) -> UserError:
-    """Returns the UserError for a package that is not installed. extra: of the wheel, which brings it."""
-    return UserError(f"{what} needs {error.name}: pip install 'kafka-log-lake[{extra}]'")
+def needs_extra(what: str, error: ImportError, extra: str = "") -> UserError:
+    """Returns the UserError for a package that is not installed.
+
+    extra: of the wheel, which brings it; "" for that of ``EXTRA_OF``.
+    """
+    package = (error.name or "").partition(".")[0]
+    return UserError(f"{what} needs {package}: {install(extra or EXTRA_OF[package])}")
 
 
 def unwritable(place: str, error: BaseException) -> UserError:

@@ -14,12 +14,10 @@ from importlib import import_module
 import kafka_log_lake
 from kafka_log_lake.pipelines.cli.commands import COMMANDS
 from kafka_log_lake.pipelines.cli.declaration import Command
-from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.cli.errors import UserError, needs_extra
 from kafka_log_lake.pipelines.cli.options import exit_code_of, parser_of, program_parser
 from kafka_log_lake.pipelines.cli.values import nearest
-
-# The packages of the wheel's extras
-_OF_EXTRAS = ("pyspark", "py4j", "delta", "deltalake", "duckdb", "jinja2", "markupsafe", "vl_convert")
+from kafka_log_lake.udfs.errors import EXTRA_OF
 
 
 def _named(word: str) -> Command:
@@ -38,10 +36,9 @@ def _main_of(command: Command) -> Callable[[Sequence[str] | None], int]:
             f"kafka_log_lake.pipelines.{command.code}"
         ).main
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in _OF_EXTRAS:
+        if (error.name or "").partition(".")[0] not in EXTRA_OF:
             raise
-        extra = f"pip install 'kafka-log-lake[{command.extra}]'"
-        raise UserError(f"{command.name} needs more packages than the wheel alone: {extra}") from None
+        raise needs_extra(command.name, error, command.extra) from None
     return found
 
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from kafka_log_lake.pipelines.cli.errors import UserError, one_line
+from kafka_log_lake.pipelines.cli.errors import UserError, needs_extra, one_line
 from kafka_log_lake.pipelines.decode.summary import Summary
 from kafka_log_lake.pipelines.listing.uris import local_path
 from kafka_log_lake.udfs.format.schema import RAW_SEGMENTS, TABLES
@@ -89,8 +89,8 @@ class Lineage:
 def _client(target: str) -> Any:
     try:
         from openlineage.client import OpenLineageClient
-    except ImportError:
-        raise UserError("--lineage needs openlineage-python: pip install 'kafka-log-lake[lineage]'") from None
+    except ModuleNotFoundError as error:
+        raise needs_extra("--lineage", error) from None
     if "://" in target:
         return OpenLineageClient(config={"transport": {"type": "http", "url": target}})
     if os.path.isdir(target) or not os.access(os.path.dirname(os.path.abspath(target)), os.W_OK):

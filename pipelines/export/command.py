@@ -133,7 +133,7 @@ def _write(
         with replaced_file(path, "--output") as file, writing(f"--output {path}"):
             return write_xlsx(file, schema, batches, cut)
     except ModuleNotFoundError as error:
-        raise needs_extra("--format xlsx", error, "export") from None
+        raise needs_extra("--format xlsx", error) from None
 
 
 def _write_duckdb(path: str, topic: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:

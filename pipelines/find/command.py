@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafka_log_lake.udfs.values.schemas.registry import Registry
 
 from kafka_log_lake.pipelines.cli.commands import FIND
-from kafka_log_lake.pipelines.cli.errors import NotAllSearched, NotFound, UserError
+from kafka_log_lake.pipelines.cli.errors import NotAllSearched, NotFound, UserError, needs_extra
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.cli.streams import replaced_file
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, first_names, room_of_lines, wants_colour
@@ -61,8 +61,7 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Lo
                 LakeSearch,  # loads DuckDB, which segments do not need
             )
         except ModuleNotFoundError as error:
-            needed = f"--lake needs {error.name}: pip install 'kafka-log-lake[sql]'"
-            raise UserError(needed) from None
+            raise needs_extra("--lake", error) from None
         topics = TopicFilter(settings.topics, settings.exclude_topics)
         of_lake = LakeSearch(request=request, lake=settings.lake, topics=topics, threads=settings.cores)
         if request.looks_into_values:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from kafka_log_lake.pipelines.cli.commands import INSPECT
-from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.cli.errors import UserError, needs_extra
 from kafka_log_lake.pipelines.cli.generated import json_line
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.cli.status import say
@@ -44,8 +44,8 @@ def _browse(settings: Settings, path: str) -> None:
         raise UserError("--browse needs a terminal")
     try:
         from kafka_log_lake.pipelines.inspect_batch.browse import Browser
-    except ImportError:
-        raise UserError("--browse needs textual: pip install 'kafka-log-lake[browse]'") from None
+    except ModuleNotFoundError as error:
+        raise needs_extra("--browse", error) from None
     Browser(path, settings.max_batch_uncompressed, settings.include_deleted).run()
 
 

@@ -38,7 +38,7 @@ def run(
     try:
         from kafka_log_lake.pipelines.mcp_server.server import make_server
     except ModuleNotFoundError as error:
-        raise needs_extra("mcp", error, "mcp") from None
+        raise needs_extra("mcp", error) from None
     server = make_server(sources, settings.lake, Bounds(max_rows, max_bytes, max_seconds))
     if http is None:
         server.run("stdio")

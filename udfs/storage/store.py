@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from kafka_log_lake.udfs.errors import install
 from kafka_log_lake.udfs.storage.byte_source import path_of_uri, reason_of
 from kafka_log_lake.udfs.storage.tier_keys import VARIABLE
 
@@ -113,7 +114,7 @@ def _why_not_fsspec(scheme: str) -> str | None:
     try:
         from fsspec.registry import get_filesystem_class
     except ModuleNotFoundError:
-        return f"fsspec may know {scheme}://: install kafka-log-lake[fsspec] and the package of this protocol"
+        return f"fsspec may know {scheme}://: {install('fsspec')}, and the package of this protocol"
     try:
         get_filesystem_class(scheme)
     except ImportError as error:

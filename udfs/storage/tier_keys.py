@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from kafka_log_lake.udfs.errors import install
 from kafka_log_lake.udfs.storage.byte_source import SourceUnreadable
 from kafka_log_lake.udfs.storage.regular_file import MOST_SMALL_BYTES, read_regular
 
 VARIABLE = "KAFKA_LOG_LAKE_TIER_KEYS"
-INSTALL = "encrypted objects need kafka-log-lake[tier]"
+INSTALL = f"encrypted objects need more packages: {install('tier')}"
 
 
 def use_tier_keys(files: Mapping[str, str]) -> None:

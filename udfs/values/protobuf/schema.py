@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from kafka_log_lake.udfs.errors import install
 from kafka_log_lake.udfs.values.schemas.payload import PayloadError
 
 _OWN = "schema.proto"
@@ -66,6 +67,8 @@ def parse(text: str, references: Iterable[tuple[str, str]] = ()) -> Any:
         return pool.FindFileByName(_OWN)
     except PayloadError:
         raise
+    except ModuleNotFoundError as error:
+        raise PayloadError("unreadable_schema", f"{error.name} is missing: {install('typed')}") from None
     except Exception as error:  # protobuf's own errors have no common class
         reason = " ".join(f"{error}".split())
         raise PayloadError("unreadable_schema", f"not a Protobuf schema: {reason}"[:300]) from None
