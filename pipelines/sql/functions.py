@@ -20,7 +20,8 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 from kafka_log_lake.pipelines.sql.types import duckdb_type
 from kafka_log_lake.udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS, Function
 from kafka_log_lake.udfs.functions.typed import FUNCTIONS as TYPED_FUNCTIONS
-from kafka_log_lake.udfs.values.internal import columns
+from kafka_log_lake.udfs.values.apps import columns as app_topics
+from kafka_log_lake.udfs.values.internal import columns as internal_topics
 from kafka_log_lake.udfs.values.schemas.registry import Registry
 
 # DuckDB makes no text of the number of a codec by itself, as Spark does
@@ -36,7 +37,7 @@ def create_functions(database: duckdb.DuckDBPyConnection) -> None:
         f"CREATE MACRO {_DECOMPRESS}(codec, content) AS {_BY_NUMBER}(CAST(codec AS VARCHAR), content)"
     )
     _create(database, "crc32", _crc32, ("binary",), "BIGINT")
-    for name, (takes, code, gives) in columns.FUNCTIONS.items():
+    for name, (takes, code, gives) in (internal_topics.FUNCTIONS | app_topics.FUNCTIONS).items():
         (returns,) = database.from_arrow(pa.table({"x": pa.array([], gives)})).types
         _create(database, name, code, takes, returns)
     for table_function in TABLE_FUNCTIONS:

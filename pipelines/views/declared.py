@@ -163,6 +163,10 @@ PUBLIC = {
     "records": ("messages", "committed_records", "latest_by_key", "key_history"),
     "damage": ("lost_offsets", "offset_gaps", "crc_report", "damaged_keys"),
     "consumers": ("consumer_groups", "consumer_offsets", "group_lag_at", "group_seeks"),
+    "applications": (
+        *("connect_connectors", "connect_tasks", "connect_states", "connect_offsets", "dead_letters"),
+        *("mm2_heartbeats", "mm2_checkpoints", "mm2_offset_syncs", "translate_offset"),
+    ),
     "producers": ("producers", "hanging_transactions"),
     "space and time": ("retention_report", "compaction_report", "timestamp_anomalies"),
 }

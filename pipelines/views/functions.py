@@ -23,6 +23,7 @@ from kafka_log_lake.pipelines.lake.address import sql_name, sql_string, sql_tabl
 from kafka_log_lake.pipelines.typed.tables import typed_tables
 from kafka_log_lake.udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS, Function, TableFunction
 from kafka_log_lake.udfs.functions.typed import FUNCTIONS as TYPED_FUNCTIONS
+from kafka_log_lake.udfs.values.apps import columns as app_topics
 from kafka_log_lake.udfs.values.internal import columns as internal_topics
 from kafka_log_lake.udfs.values.schemas.registry import Registry
 
@@ -95,10 +96,12 @@ def register_internal_topics(spark: SparkSession, text: str = "") -> None:
     - ``kafka_share_partition(records)``: the state that records of one share partition give, in order
     - ``kafka_transaction_state(key, value)``: a record of ``__transaction_state``
 
+    And those of Kafka Connect and MirrorMaker: ``udfs.values.apps.columns``.
+
     A null struct means: not a record of that kind. text: SQL; the functions that it names are enough. "" for
     all.
     """
-    for name, (_, function, gives) in internal_topics.FUNCTIONS.items():
+    for name, (_, function, gives) in (internal_topics.FUNCTIONS | app_topics.FUNCTIONS).items():
         if not text or name in text.lower():
             _register(spark, name, function, from_arrow_type(gives))
 

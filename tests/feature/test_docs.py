@@ -249,11 +249,11 @@ def test_the_readme_is_short_and_its_views_exist() -> None:
 
 
 def test_each_view_has_an_example_on_a_page() -> None:
-    pages = (VIEWS_PAGE, ROOT / "docs" / "internal_topics.md")
+    pages = (VIEWS_PAGE, *(ROOT / "docs" / f"{name}.md" for name in ("internal_topics", "applications")))
     named = [re.findall(r"^## `(\w+)`", page.read_text(), re.MULTILINE) for page in pages]
     assert named[0] == sorted(named[0])
-    # the base of the internal views, and a function that the page shows under a separate heading
-    others = {"internal_records", "group_lag_at"}
+    # what other views are made of, and a function that the page shows under a separate heading
+    others = {"internal_records", "connect_records", "connect_commits", "mm2_records", "group_lag_at"}
     assert {name for names in named for name in names} == {v.name for v in SESSION_VIEWS} - others
 
 

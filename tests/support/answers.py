@@ -48,6 +48,7 @@ _GIVEN = {
     "wanted_group": "'g'",
     "at_time": "TIMESTAMP '2030-01-01 00:00:00Z'",
     "wanted_topic": "'compacted-tx'",
+    "wanted_partition": "0",
     "wanted_key": "CAST('t3' AS BINARY)",
 }
 

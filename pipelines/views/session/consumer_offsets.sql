@@ -21,12 +21,13 @@
 --   error string: Why it cannot be read; else null
 --   raw_key binary: The key, where there is an error
 --   raw_value binary: The value, where there is an error
+--   streams_metadata string: What Kafka Streams puts into metadata, as JSON: partitionTime, the time that the task has reached in the partition, and processorMetadata; null for other texts
 SELECT c.`group`, c.topic, c.partition, c.committed_offset, c.leader_epoch, c.metadata, c.commit_timestamp,
   c.expire_timestamp, c.topic_id, value IS NULL AS is_tombstone,
   -- Key types 0 and 1 have the same fields after them
   row_number() OVER (PARTITION BY cluster, partition, substring(hex(key), 5) ORDER BY offset DESC, segment) = 1 AS is_current,
   c.version, partition AS log_partition, offset AS record_offset, timestamp AS record_timestamp, segment, cluster, c.is_read,
-  c.error, if(c.error IS NOT NULL, key, NULL) AS raw_key, if(c.error IS NOT NULL, value, NULL) AS raw_value
+  c.error, if(c.error IS NOT NULL, key, NULL) AS raw_key, if(c.error IS NOT NULL, value, NULL) AS raw_value, c.streams_metadata
 FROM (
   SELECT *, kafka_offset_commit(key, value) AS c FROM internal_records
   WHERE topic = '__consumer_offsets' AND substring(hex(key), 1, 4) IN ('0000', '0001')

@@ -25,7 +25,7 @@ from kafka_log_lake.pipelines.quality_report import command as quality_report
 from kafka_log_lake.pipelines.scan import command as scan
 from kafka_log_lake.pipelines.scan.findings import ScannedLog
 from kafka_log_lake.pipelines.typed.schemas import registry_of_state
-from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, View
+from kafka_log_lake.pipelines.views.declared import PUBLIC, SESSION_VIEWS, View
 from kafka_log_lake.pipelines.views.functions import (
     register_functions,
     register_internal_topics,
@@ -105,6 +105,7 @@ def rows(database: DuckDBPyConnection, relation: str) -> tuple[Counter[str], int
 
 # No log of this lake has a row there
 EMPTY = {"share_group_states", "remote_log_metadata", "group_lag_at", "key_history", "consumer_groups"}
+EMPTY |= {*PUBLIC["applications"], "connect_records", "connect_commits", "mm2_records"}
 EMPTY |= {"healed_records", "encryption_keys", "schema_encoders", "current_checkpoints", "unread_internal"}
 
 

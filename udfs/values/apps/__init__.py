@@ -4,8 +4,10 @@ topic_format   kind, serdes and window size of a topic, as a file of formats giv
 cursor         reads the fields of a payload one after another
 serdes         the serializers of Kafka's clients and of Streams' windows
 streams        keys and values of Streams' stores, repartition topics and joins
-connect        JSON with Connect's schema, and the records of Connect's own topics
+connect        JSON with Connect's schema
+connect_topics records of Connect's own topics: configurations, states, source offsets
 mirror         MirrorMaker's records, of which key and value are one
 payloads       a topic's format -> readers and column types of its sides
+columns        the SQL functions of Connect's and MirrorMaker's records
 recognise      a topic's name and first records -> its format, where they leave no doubt
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -67,6 +68,23 @@ def read_side(kind: str, side: str, data: bytes) -> dict[str, Any]:
     found = SIDES[kind, side][0](cursor)
     cursor.ends()
     return found
+
+
+def clusters(kind: str, topic: str) -> tuple[str | None, str | None]:
+    """Returns source and target cluster by a topic's name, where it has them: a checkpoint's and a sync's."""
+    parts = re.split(r"\W(?:checkpoints\W)?internal$", topic)[0]
+    if kind == "mm2-checkpoint":
+        return parts, None
+    return None, parts.removeprefix("mm2-offset-syncs")[1:] if kind == "mm2-offset-sync" else None
+
+
+def source_topic(checkpoints: str, source: str, topic: str) -> str:
+    """Returns the name that a mirrored topic has in the source cluster, where a checkpoint names it.
+
+    The replication policy puts the cluster's alias and a separator in front, or nothing
+    (``IdentityReplicationPolicy``). checkpoints: the topic of the checkpoint, with the same separator.
+    """
+    return topic.removeprefix(source + checkpoints[len(source)])
 
 
 def record(key: dict[str, Any] | None, value: dict[str, Any] | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ a doubt. All else stays what it looks like: unknown is right, wrong is not.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import isfinite
 from struct import Struct
@@ -48,12 +48,22 @@ def recognise(topic: str, side: str, payloads: Sequence[Payload], is_framed: Fra
     if not payloads:
         return None
     data = list(dict.fromkeys(payload for payload, _ in payloads))
-    of_mirror = next((kind for kind, name in _MIRROR.items() if name.fullmatch(topic)), None)
+    of_mirror = mirror_kind(topic)
     if of_mirror is not None:
         return _of_mirror(of_mirror, side, data)
     kinds = _keys(topic) if side == _KEY else _values(topic, payloads)
     fits = [found for kind in kinds if (found := _fits(kind, side, data, is_framed)) is not None]
     return fits[0] if fits else None
+
+
+def mirror_kind(topic: str) -> str | None:
+    """Returns the kind of MirrorMaker's topics that a name belongs to; None for other names."""
+    return next((kind for kind, name in _MIRROR.items() if name.fullmatch(topic)), None)
+
+
+def has_sound_fields(found: Mapping[str, Any]) -> bool:
+    """Returns whether a record of MirrorMaker has names, times, offsets and partitions that there may be."""
+    return all(_MIRROR_FIELDS[name](held) for name, held in found.items())
 
 
 def is_of_streams(topic: str) -> bool:
@@ -112,8 +122,7 @@ def _of_mirror(kind: str, side: str, data: Sequence[bytes]) -> TopicFormat | Non
         found = [mirror.read_side(kind, side, one) for one in data]
     except PayloadError:
         return None
-    is_sound = all(_MIRROR_FIELDS[name](held) for one in found for name, held in one.items())
-    return TopicFormat(kind, is_declared=False) if is_sound else None
+    return TopicFormat(kind, is_declared=False) if all(map(has_sound_fields, found)) else None
 
 
 def _keys(topic: str) -> tuple[str, ...]:

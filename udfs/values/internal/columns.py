@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kafka_log_lake.udfs.values.apps import user_data
 from kafka_log_lake.udfs.values.internal.share import STATES, share_partition
 from kafka_log_lake.udfs.values.internal.topics import (
     TOPICS,
@@ -59,6 +60,7 @@ OFFSET_COMMIT = pa.struct(
         pa.field("topic_id", pa.string()),
         pa.field("is_read", pa.bool_()),
         pa.field("error", pa.string()),
+        pa.field("streams_metadata", pa.string()),
     ]
 )
 
@@ -90,7 +92,7 @@ TRANSACTION_STATE = pa.struct(
 Row = tuple[Any, ...] | None
 
 
-def _structs(kind: pa.StructType, rows: Iterable[Row]) -> pa.StructArray:
+def structs(kind: pa.StructType, rows: Iterable[Row]) -> pa.StructArray:
     """Builds a struct array from rows of values in the order of its fields; None is a null struct."""
     listed = list(rows)
     nothing = (None,) * kind.num_fields
@@ -119,6 +121,8 @@ def _record_row(topic: str | None, key: bytes | None, value: bytes | None) -> Ro
     fields = record.value
     if record.name == _GROUP and fields is not None:
         fields = with_consumer_protocol(fields)
+        if fields["protocol"] == user_data.PROTOCOL:
+            fields |= {"members": user_data.with_user_data(fields["members"])}
     return (record.name, record.type, record.version, _json(record.key), _json(fields), record.problem)
 
 
@@ -128,7 +132,7 @@ def internal_records(topics: pa.Array, keys: pa.Array, values: pa.Array) -> pa.A
     Null for a topic that is no internal one.
     """
     rows = map(_record_row, topics.to_pylist(), keys.to_pylist(), values.to_pylist())
-    return _structs(INTERNAL_RECORD, rows)
+    return structs(INTERNAL_RECORD, rows)
 
 
 def _of_topic(
@@ -153,7 +157,7 @@ def _offset_row(record: InternalRecord) -> Row:
     where = (key.get("group"), key.get("topic"), key.get("partition"), record.version)
     value = record.value
     if value is None:
-        return (*where, *(None,) * 6, *_verdict(record))
+        return (*where, *(None,) * 6, *_verdict(record), None)
     topic_id = value.get("topicId", _NO_UUID)
     return (
         *where,
@@ -164,6 +168,7 @@ def _offset_row(record: InternalRecord) -> Row:
         _instant(value.get("expireTimestamp", -1)),
         None if topic_id == _NO_UUID else topic_id,
         *_verdict(record),
+        _json(user_data.commit_metadata(value["metadata"])),
     )
 
 
@@ -173,7 +178,7 @@ def offset_commits(keys: pa.Array, values: pa.Array) -> pa.Array:
     For a tombstone the fields after ``partition`` are null. Fields that the version does not have hold
     Kafka's defaults: leader_epoch -1, the others null.
     """
-    return _structs(OFFSET_COMMIT, _of_topic("__consumer_offsets", keys, values, _offset_row))
+    return structs(OFFSET_COMMIT, _of_topic("__consumer_offsets", keys, values, _offset_row))
 
 
 def _transaction_row(record: InternalRecord) -> Row:
@@ -209,7 +214,7 @@ def transaction_states(keys: pa.Array, values: pa.Array) -> pa.Array:
     For a tombstone only the transactional id is set. Fields that the version does not have hold Kafka's
     defaults: -1 for ids and epochs, 0 for client_transaction_version.
     """
-    return _structs(TRANSACTION_STATE, _of_topic("__transaction_state", keys, values, _transaction_row))
+    return structs(TRANSACTION_STATE, _of_topic("__transaction_state", keys, values, _transaction_row))
 
 
 SHARE_PARTITION = pa.struct(
@@ -229,7 +234,7 @@ def share_partitions(records: pa.Array) -> pa.Array:
 
     Null without a snapshot. records: JSON arrays of ``{"offset", "value"}``, in any order.
     """
-    return _structs(SHARE_PARTITION, map(share_partition, records.to_pylist()))
+    return structs(SHARE_PARTITION, map(share_partition, records.to_pylist()))
 
 
 # The SQL functions of internal topics: name -> (takes, code, gives)

@@ -1,0 +1,50 @@
+"""User data of Kafka Streams in groups and commits, against Streams' own classes (4.2.0 and 2.8.2)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_log_lake.udfs.values.apps.user_data import (
+    assignment,
+    commit_metadata,
+    subscription,
+    with_user_data,
+)
+from kafka_log_lake.udfs.values.schemas.payload import PayloadError
+from tests.support.app_views import DATA
+
+LINES: list[dict[str, Any]] = [*map(json.loads, (DATA / "userdata.jsonl").read_text().splitlines())]
+READERS = {"subscription": subscription, "assignment": assignment}
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: f"{line['side']}-{line['encoded'][:8]}")
+def test_it_reads_what_the_classes_of_streams_read(line: dict[str, Any]) -> None:
+    if line["side"] == "commit":
+        assert commit_metadata(line["encoded"]) == line["decoded"]
+    else:
+        assert READERS[line["side"]](base64.b64decode(line["encoded"])) == line["decoded"]
+
+
+@given(line=st.sampled_from(LINES), at=st.integers(0, 3000), more=st.binary(max_size=20))
+def test_cut_and_foreign_bytes_are_not_taken_for_it(line: dict[str, Any], at: int, more: bytes) -> None:
+    """Bytes that fit by chance are read, and all others are left as they are."""
+    raw = base64.b64decode(line["encoded"])
+    if at < len(raw):
+        text = base64.b64encode(raw[:at] + more).decode()
+        if not more and at != 9:  # version 2 without processors
+            assert commit_metadata(text) is None or line["side"] != "commit"
+        member = {"subscription": {"userData": text}, "assignment": "other"}
+        (found,) = with_user_data([member])
+        assert found["assignment"] == "other"
+        assert found["subscription"]["userData"] == text or isinstance(
+            found["subscription"]["userData"], dict
+        )
+        with pytest.raises(PayloadError):
+            assignment(raw[:at])
+    assert commit_metadata(more.decode("latin-1")) is None

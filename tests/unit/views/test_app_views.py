@@ -1,0 +1,195 @@
+"""Views of Kafka Connect and MirrorMaker, against what Connect's REST API and RemoteClusterUtils answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_log_lake.pipelines.cli.settings import Settings
+from tests.support import as_command
+from tests.support.app_views import DATA, ORACLE
+from tests.support.logs import put
+from tests.support.made_views import Ask, asking
+from tests.support.segment_maker import Batch, Record
+
+CONFIG = b'{"properties":{"a":"1"}}'
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
+    lake = str(tmp_path_factory.mktemp("apps") / "lake")
+    as_command.decode(None, Settings(source=(str(DATA),), lake=lake, typed=False))
+    return asking(lake)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Callable[..., Ask]:
+    """Makes a lake of topics with these keys and values."""
+
+    def make(**topics: list[tuple[bytes | None, bytes | None]]) -> Ask:
+        for topic, pairs in topics.items():
+            records = tuple(Record(key=key, value=value) for key, value in pairs)
+            put(tmp_path / "logs" / f"{topic.replace('_', '-')}-0", 0, Batch(records).encode())
+        lake = str(tmp_path / "lake")
+        as_command.decode(None, Settings(source=(str(tmp_path / "logs"),), lake=lake, typed=False))
+        return asking(lake)
+
+    return make
+
+
+def test_connectors_and_tasks_are_those_of_the_rest_api(ask: Ask) -> None:
+    rest = ORACLE["connect"]["connectors"]
+    rows = {row["connector"]: row for row in ask("SELECT * FROM connect_connectors")}
+    assert rows.keys() == rest.keys()
+    tasks = ask("SELECT connector, task, is_lost FROM connect_tasks ORDER BY ALL")
+    assert tasks == [
+        {"connector": name, "task": task["task"], "is_lost": False}
+        for name in sorted(rest)
+        for task in rest[name]["info"]["tasks"]
+    ]
+    for name, row in rows.items():
+        assert json.loads(row["config"]) == rest[name]["info"]["config"]
+        assert (row["tasks"] or 0) == len(rest[name]["info"]["tasks"])
+        assert (row["lost_tasks"], row["commit_is_first"]) == (0, False)
+        states = {"STARTED": "RUNNING"}
+        assert (
+            states.get(row["target_state"], row["target_state"]) == rest[name]["status"]["connector"]["state"]
+        )
+
+
+def test_states_and_topics_are_those_of_the_rest_api(ask: Ask) -> None:
+    found = ask("SELECT * FROM connect_states WHERE is_current AND NOT is_tombstone")
+    states = {(row["connector"], row["task"]): row for row in found if row["kind"] != "topic"}
+    for name, one in ORACLE["connect"]["connectors"].items():
+        for said in (one["status"]["connector"], *one["status"]["tasks"]):
+            row = states.pop((name, said.get("id")))
+            assert (row["state"], row["worker"]) == (said["state"], said["worker_id"])
+            assert (row["version"], row["trace"]) == (said["version"], said.get("trace"))
+        topics = {row["topic"] for row in found if (row["kind"], row["connector"]) == ("topic", name)}
+        assert topics == {*ORACLE["connect"]["topics"][name][name]["topics"]}
+    assert not states
+
+
+def test_offsets_are_those_of_the_rest_api_and_a_reset_one_is_there(ask: Ask) -> None:
+    rows = ask("SELECT * FROM connect_offsets WHERE offset_topic <> 'own-offsets'")
+    for name, said in ORACLE["connect"]["offsets"].items():
+        current = [r for r in rows if r["connector"] == name and r["is_current"] and not r["is_tombstone"]]
+        found = [(json.loads(r["source_partition"]), json.loads(r["source_offset"])) for r in current]
+        assert sorted(found, key=str) == sorted(
+            ((o["partition"], o["offset"]) for o in said["offsets"]), key=str
+        )
+    (reset,) = [r for r in rows if r["is_tombstone"] and r["kind"] == "source"]
+    assert (reset["connector"], reset["is_current"], reset["source_offset"]) == ("stopped-source", True, None)
+
+
+def test_dead_letters_are_joined_with_the_records_that_failed(ask: Ask) -> None:
+    rows = ask("SELECT * FROM dead_letters ORDER BY offset")
+    assert [(r["source_topic"], r["source_partition"], r["source_offset"]) for r in rows] == [
+        ("json-in", 0, at) for at in (1, 9, 13, 9, 13)
+    ]
+    assert {(r["writer"], r["connector"], r["task"], r["is_source_there"], r["is_same"]) for r in rows} == {
+        ("connect", "file-sink", 0, True, True)
+    }
+    assert {r["stage"] for r in rows} == {"VALUE_CONVERTER", "TRANSFORMATION"}
+
+
+def test_a_session_key_is_nowhere(ask: Ask) -> None:
+    (row,) = ask("SELECT * FROM connect_records WHERE record.type = 'session-key'")
+    assert "algorithm" not in json.dumps(row)
+    assert {value for name, value in row["record"].items() if name not in ("store", "type")} == {None}
+
+
+def test_tasks_that_compaction_lost_and_a_commit_before_its_configuration_are_flagged(
+    made: Callable[..., Ask],
+) -> None:
+    """KafkaConfigBackingStore: a commit counts with the configurations of all its tasks."""
+    ask = made(
+        worker_configs=[
+            (b"task-lost-1", CONFIG),
+            (b"commit-lost", b'{"tasks":2}'),
+            (b"connector-lost", CONFIG),
+            (b"task-lost-0", CONFIG),  # never committed: compaction took the one before
+            (b"connector-again", CONFIG),
+            (b"task-again-0", CONFIG),
+            (b"commit-again", b'{"tasks":1}'),
+            (b"connector-again", None),
+            (b"connector-again", CONFIG),
+        ]
+    )
+    rows = ask("SELECT connector, tasks, lost_tasks, commit_is_first FROM connect_connectors ORDER BY ALL")
+    assert [tuple(row.values()) for row in rows] == [("again", None, 0, False), ("lost", 2, 1, True)]
+    rows = ask("SELECT connector, task, is_lost, config FROM connect_tasks ORDER BY ALL")
+    text = CONFIG.decode().removeprefix('{"properties":')[:-1]
+    assert [tuple(row.values()) for row in rows] == [("lost", 0, True, None), ("lost", 1, False, text)]
+
+
+def test_translated_offsets_are_those_of_remote_cluster_utils(ask: Ask) -> None:
+    for group, said in ORACLE["translateOffsets"].items():
+        for place, want in said.items():
+            topic, _, partition = place.rpartition("-")
+            (row,) = ask(f"SELECT * FROM translate_offset('{group}', '{topic}', {partition})")
+            assert (row["translated_offset"], row["metadata"]) == (want["offset"], want["metadata"])
+            assert row["committed_offset"] == ORACLE["targetGroups"][group][place]["offset"]
+            assert (row["basis"], row["source_topic"]) == ("checkpoint", topic.removeprefix("primary."))
+
+
+def test_a_failover_says_what_is_read_twice_and_what_is_skipped(ask: Ask) -> None:
+    (row,) = ask("SELECT * FROM translate_offset('search', 'clicks', 0)")
+    assert (row["upstream_offset"], row["translated_offset"]) == (80, 55)
+    assert (row["sync_upstream_offset"], row["read_twice"]) == (54, 25)
+    (row,) = ask("SELECT * FROM translate_offset('billing', 'primary.orders', 0)")  # rewound in the source
+    assert (row["translated_offset"], row["committed_offset"], row["skipped"]) == (1, 64, 63)
+    (row,) = ask("SELECT * FROM translate_offset('billing', 'nothing', 0)")
+    assert row["note"].startswith("no checkpoint of this group")
+    assert {value for name, value in row.items() if name != "note"} == {None}
+
+
+def test_heartbeats_and_syncs_are_all_there(ask: Ask) -> None:
+    found: dict[str, Any] = {}
+    for view in ("mm2_heartbeats", "mm2_checkpoints", "mm2_offset_syncs"):
+        (found[view],) = ask(
+            f"SELECT count(*) AS n, count(*) FILTER (WHERE is_current) AS current FROM {view}"
+        )
+    assert found["mm2_heartbeats"] == {"n": 73, "current": 2}
+    assert found["mm2_checkpoints"] == {"n": 9, "current": 5}
+    assert found["mm2_offset_syncs"] == {"n": 45, "current": 6}
+
+
+def test_other_bytes_under_the_same_names_are_nobodys(made: Callable[..., Ask]) -> None:
+    """A topic of such a name is an application's only if more of its records are read than not."""
+    text = [(b"connector-a", b"b"), (b"key", b"{}"), (None, b"x")]
+    ask = made(
+        heartbeats=text,
+        my_configs=text,
+        connect_status=[(b"status-a", b'{"state":"RUNNING"}')],
+        connect_offsets=[(b'["a",1]', b"{}"), (b"[]", None)],
+        dlq=text,
+    )
+    for view in ("mm2_records", "connect_records", "connect_connectors", "connect_states", "dead_letters"):
+        assert ask(f"SELECT * FROM {view}") == []
+
+
+def test_records_that_cannot_be_read_do_not_hide_the_others(made: Callable[..., Ask]) -> None:
+    ask = made(
+        connect_configs=[
+            (b"connector-a", CONFIG),
+            (b"connector-b", CONFIG),
+            (b"commit-b", b"{"),
+            (b"connector-c", b'{"properties":1}'),
+            (b"\xff", b""),
+            (b"session-key", b"{}"),
+            (b"target-state-a", b'{"state":"PAUSED"}'),
+        ]
+    )
+    rows = ask("SELECT connector, target_state FROM connect_connectors ORDER BY ALL")
+    assert [tuple(row.values()) for row in rows] == [("a", "PAUSED"), ("b", "STARTED")]
+    errors = ask("SELECT record_offset, error FROM connect_records WHERE error IS NOT NULL ORDER BY ALL")
+    assert [(r["record_offset"], r["error"].split(":")[0]) for r in errors] == [
+        (2, "value"),
+        (3, "value"),
+        (4, "key"),
+    ]

@@ -1,0 +1,82 @@
+"""Decodes Arrow arrays of keys and values to Arrow structs: the SQL functions of Connect and MirrorMaker.
+
+One row a record. Nothing here raises for bad bytes: ``error`` of the struct says what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import astuple, fields
+from typing import Any, get_type_hints
+
+import pyarrow as pa
+
+from kafka_log_lake.udfs.values.apps import mirror
+from kafka_log_lake.udfs.values.apps.connect_topics import ConnectRecord, read_record
+from kafka_log_lake.udfs.values.apps.recognise import has_sound_fields, mirror_kind
+from kafka_log_lake.udfs.values.internal.columns import structs
+from kafka_log_lake.udfs.values.schemas.payload import PayloadError
+
+_ARROW = {str | None: pa.string(), int | None: pa.int32()}
+_HINTS = get_type_hints(ConnectRecord)
+CONNECT_RECORD = pa.struct([(one.name, _ARROW[_HINTS[one.name]]) for one in fields(ConnectRecord)])
+MIRROR_RECORD = pa.struct(
+    [
+        *(("kind", pa.string()), ("source_cluster", pa.string()), ("target_cluster", pa.string())),
+        *(("heartbeat_ms", pa.int64()), ("group", pa.string()), ("topic", pa.string())),
+        *(("source_topic", pa.string()), ("partition", pa.int32()), ("upstream_offset", pa.int64())),
+        *(("downstream_offset", pa.int64()), ("metadata", pa.string()), ("error", pa.string())),
+    ]
+)
+
+
+def connect_records(keys: pa.Array, values: pa.Array) -> pa.Array:
+    """Returns the struct CONNECT_RECORD of each record: ``read_record``."""
+    pairs = zip(keys.to_pylist(), values.to_pylist(), strict=True)
+    return structs(CONNECT_RECORD, (astuple(read_record(key, value)) for key, value in pairs))
+
+
+def mirror_records(topics: pa.Array, keys: pa.Array, values: pa.Array) -> pa.Array:
+    """Returns the struct MIRROR_RECORD of each record; null for topics without a name of MirrorMaker's."""
+    rows = zip(topics.to_pylist(), keys.to_pylist(), values.to_pylist(), strict=True)
+    return structs(MIRROR_RECORD, (_mirror_row(*row) for row in rows))
+
+
+def _mirror_row(topic: str, key: bytes | None, value: bytes | None) -> tuple[Any, ...] | None:
+    kind = mirror_kind(topic)
+    if kind is None:
+        return None
+    found: dict[str, Any] = {}
+    side, error = "key", None
+    try:
+        found = mirror.read_side(kind, side, key or b"")
+        side = "value"
+        if value is not None:
+            found |= mirror.read_side(kind, side, value)
+        if not has_sound_fields(found):
+            error = f"{side}: a number or a text that MirrorMaker does not write"
+    except PayloadError as failure:
+        error = f"{side}: {failure}"
+    source, target = mirror.clusters(kind, topic)
+    own = found.get("topic")
+    return (
+        kind,
+        found.get("sourceClusterAlias", source),
+        found.get("targetClusterAlias", target),
+        found.get("timestamp"),
+        found.get("consumerGroupId"),
+        own,
+        mirror.source_topic(topic, source, own) if source and own else own,
+        found.get("partition"),
+        found.get("upstreamOffset"),
+        found.get("downstreamOffset"),
+        found.get("metadata"),
+        error,
+    )
+
+
+# name -> (takes, code, gives)
+FUNCTIONS: dict[str, tuple[tuple[str, ...], Callable[..., pa.Array], pa.DataType]] = {
+    "kafka_connect_record": (("binary", "binary"), connect_records, CONNECT_RECORD),
+    "kafka_mirror_record": (("string", "binary", "binary"), mirror_records, MIRROR_RECORD),
+}
