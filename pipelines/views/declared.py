@@ -162,7 +162,10 @@ PUBLIC = {
     "topics": ("topic_overview", "topics", "logs", "topic_profile", "payload_profile"),
     "records": ("messages", "committed_records", "latest_by_key", "key_history"),
     "damage": ("lost_offsets", "offset_gaps", "crc_report", "damaged_keys"),
-    "consumers": ("consumer_groups", "consumer_offsets", "group_lag_at", "group_seeks"),
+    "consumers": (
+        *("consumer_groups", "consumer_offsets", "group_lag", "group_lag_at", "group_seeks"),
+        *("share_groups", "unused_topics"),
+    ),
     "applications": (
         *("connect_connectors", "connect_tasks", "connect_states", "connect_offsets", "dead_letters"),
         *("mm2_heartbeats", "mm2_checkpoints", "mm2_offset_syncs", "translate_offset"),

@@ -12,7 +12,7 @@ from kafka_log_lake import connect
 from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.pipelines.listing.metadata_log import metadata_records
 from kafka_log_lake.pipelines.recover import command as recover
-from tests.kafka.broker import broker, client, free_port, start_node, with_tools
+from tests.kafka.broker import NEWEST, OLDEST, broker, client, free_port, start_node, with_tools
 from tests.kafka.cluster import Cluster
 from tests.support import replicas
 from tests.support.docs import ROOT, blocks
@@ -23,13 +23,14 @@ SCENARIO = "s04b-unclean-twice"
 QUIET = {"log.cleaner.enable": "false", "log.retention.ms": "-1"}
 
 
-def test_a_broker_that_starts_from_it_serves_the_truth(tmp_path: Path) -> None:
+@pytest.mark.parametrize("release", [OLDEST, NEWEST])
+def test_a_broker_that_starts_from_it_serves_the_truth(release: str, tmp_path: Path) -> None:
     corpus = replicas.unpack(tmp_path / "corpus")
     named = [word for one in replicas.sources(corpus, SCENARIO) for word in ("--source", one)]
     disk = tmp_path / "disk"
     assert recover.main([*named, "--cores", "1", "--write", str(disk)]) == 0
     folders = {path.name for path in disk.iterdir() if path.is_dir()}
-    with broker(tmp_path / "broker", QUIET, disk=disk) as running:
+    with broker(tmp_path / "broker", QUIET, disk=disk, release=release) as running:
         with client(running.address) as reader:
             for name in sorted(folders):
                 truth = replicas.truth(corpus, SCENARIO, name)

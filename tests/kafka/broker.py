@@ -73,11 +73,15 @@ class Broker:
 
 @contextmanager
 def broker(
-    folder: Path, settings: Mapping[str, str], heap: str = "1g", disk: Path | None = None
+    folder: Path,
+    settings: Mapping[str, str],
+    heap: str = "1g",
+    disk: Path | None = None,
+    release: str = OLDEST,
 ) -> Iterator[Broker]:
     """A broker, for as long as it is needed.
 
-    folder: a new one. disk: its log directory; None for an empty one in the folder.
+    folder: a new one. disk: its log directory; None for an empty one in the folder. release: of Kafka.
     """
     folder.mkdir(parents=True)
     port, logs = free_port(), disk or folder / "logs"
@@ -86,7 +90,7 @@ def broker(
     properties.write_text(_PROPERTIES.format(port=port, controller=free_port(), logs=logs) + lines)
     if disk is None:
         format_storage(properties, CLUSTER)
-    started = start_node(properties, port, logs, heap)
+    started = start_node(properties, port, logs, heap, release)
     try:
         yield started
     finally:
@@ -102,11 +106,12 @@ def format_storage(properties: Path, cluster: str, *options: str) -> None:
         raise RuntimeError(f"the broker's storage can't be made:\n{done.stdout}{done.stderr}")
 
 
-def start_node(properties: Path, port: int, logs: Path, heap: str) -> Broker:
+def start_node(properties: Path, port: int, logs: Path, heap: str, release: str = OLDEST) -> Broker:
     """Starts a broker or a controller, and waits until its port answers. Its log lies by its properties."""
     log = properties.with_name("broker.log")
     with log.open("a") as out:
-        command = [*quick_java(), "-cp", broker_classpath(), f"-Xmx{heap}", "kafka.Kafka", str(properties)]
+        java = [*quick_java(), "-cp", broker_classpath(release), f"-Xmx{heap}"]
+        command = [*java, "kafka.Kafka", str(properties)]
         process = subprocess.Popen(command, stdout=out, stderr=out)
     started = Broker(f"127.0.0.1:{port}", logs, process)
     try:

@@ -44,6 +44,7 @@ def prepare_in_memory(spark: SparkSession, lake: str) -> None:
 
 # Of a default that is the time of the query both engines get one time
 _GIVEN = {
+    "since": "TIMESTAMP '2030-01-01 00:00:00Z'",
     "at_ms": "1800000000000",
     "wanted_group": "'g'",
     "at_time": "TIMESTAMP '2030-01-01 00:00:00Z'",

@@ -63,9 +63,10 @@ SELECT h.topic, h.partition, h.committed_offset, h.commit_timestamp, e.end_offse
   CASE WHEN h.unread_commits > 0 THEN 'later commits of the group can''t be read (consumer_offsets.error): it may have been further'
     WHEN o.log_start_offset IS NULL THEN 'the lake has no log of this partition in the group''s cluster'
     WHEN e.end_offset IS NULL THEN 'the lake has no record of this partition up to that time'
+    WHEN u.records > 0 THEN 'some records of __consumer_offsets can''t be read (unread_internal): one may be a later commit of the group'
     WHEN h.committed_offset < o.cut_before THEN 'the committed offset lies below the log start: the group goes on where auto.offset.reset says'
     END AS note
-FROM held h LEFT JOIN ends e ON e.cluster = h.cluster AND e.topic = h.topic AND e.partition = h.partition
+FROM held h CROSS JOIN unread u LEFT JOIN ends e ON e.cluster = h.cluster AND e.topic = h.topic AND e.partition = h.partition
 LEFT JOIN logs_of o ON o.cluster = h.cluster AND o.topic = h.topic AND o.partition = h.partition
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, CAST(NULL AS BIGINT),

@@ -9,6 +9,7 @@
 --   leader_epoch int: Leader epoch
 --   start_offset bigint: First offset that is in flight; -1 in an update that does not change it
 --   batches string: State batches as JSON: offsets, delivery state and count
+--   state string: The whole value as JSON; null for a tombstone
 --   is_tombstone: as in consumer_groups
 --   is_current boolean: The last snapshot of this group, topic and partition in its cluster, or an update after it; of equal records in several copies the first
 --   version: as in consumer_groups
@@ -20,7 +21,7 @@ SELECT get_json_object(d.key, '$.groupId') AS `group`, get_json_object(d.key, '$
   CAST(get_json_object(d.value, '$.stateEpoch') AS INT) AS state_epoch,
   CAST(get_json_object(d.value, '$.leaderEpoch') AS INT) AS leader_epoch,
   CAST(get_json_object(d.value, '$.startOffset') AS BIGINT) AS start_offset,
-  get_json_object(d.value, '$.stateBatches') AS batches, value IS NULL AS is_tombstone,
+  get_json_object(d.value, '$.stateBatches') AS batches, d.value AS state, value IS NULL AS is_tombstone,
   row_number() OVER (PARTITION BY cluster, partition, key, offset ORDER BY segment) = 1 AND offset >= coalesce(
     -- a coordinator replays the updates after a snapshot; both keys are alike but for the record type
     max(if(d.name = 'ShareUpdate', NULL, offset)) OVER (PARTITION BY cluster, partition, coalesce(d.key, base64(key))),
