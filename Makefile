@@ -32,7 +32,7 @@ SAMPLES := v0-codec-* v1-codec-* v2-codec-* mixed-magic v2-txn-* v2-compacted v2
 DAMAGED := bitflip-* trunc-mid-* header-count-huge-* magic-3-* random-bytes-* zstd-corrupt-middle-*
 SAMPLED := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAGED),--source '$(CORPUS)/hostile/$(s)')
 
-.PHONY: help setup run samples spark check test test-environment test-all texts test-bounds fuzz soak definitions sql report report-check docs notebooks bench bench-full package wheel audit lint fmt clean lock
+.PHONY: help setup run samples spark check test test-environment test-all texts test-bounds fuzz soak definitions sql report report-check docs notebooks bench bench-full package wheel release audit lint fmt clean lock
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -129,6 +129,9 @@ package: setup  ## dist/: the wheel, a zip and an environment for the executors 
 
 wheel: setup  ## dist/: the wheel alone
 	@$(PY) -m tools.package wheel
+
+release: setup  ## dist/: what a release consists of: wheel, sdist, bill of materials, licences, checksums; checks them
+	@$(PY) -m tools.release
 
 audit: setup  ## known vulnerabilities of what the lock file names
 	@$(PY) -m tools.audit

@@ -18,7 +18,7 @@ from tests.support import corpus
 from tests.support.java import QUICK_ENVIRONMENT
 from tests.support.logs import batch
 from tests.support.quality import add_log
-from tools import package
+from tools import package, release
 
 ROOT = Path(__file__).parents[2]
 SOURCE = corpus.ROOT / "v2-codec-zstd"
@@ -61,6 +61,10 @@ def install(folder: Path, wheel: Path, extra: str, constraints: Path) -> Path:
     pip = (folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     run(*pip, "--no-compile", "-c", constraints, f"{wheel}{extra}", cwd=folder.parent)
     return folder / "bin"
+
+
+def test_the_sdist_has_the_sources_of_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    release.check_sdist(wheel, release.make_sdist(tmp_path))
 
 
 def test_it_holds_the_packages_and_nothing_else(wheel: Path) -> None:
