@@ -6,7 +6,7 @@
 # MAGIC
 # MAGIC | widget | value outside Databricks | |
 # MAGIC |---|---|---|
-# MAGIC | `lake` | `lake` | folder or URI of a lake that `01_ingest_and_decode` wrote |
+# MAGIC | `lake` | `lake` | folder or URI of a lake that `01_ingest_and_decode` wrote, or `catalog.schema` |
 # MAGIC | `output` | | folder for the pages of the quality report; empty: a temporary one |
 
 # COMMAND ----------
@@ -18,6 +18,7 @@ import matplotlib.pyplot as plt
 from kafka_log_lake import register
 from kafka_log_lake.pipelines.cli.notebooks import path_widget, show, widget
 from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.cli.values import is_catalog_lake
 from kafka_log_lake.pipelines.engine.session import get_session
 from kafka_log_lake.pipelines.quality_report import command as quality_report
 
@@ -128,25 +129,27 @@ timestamps.show(20, truncate=False)
 # MAGIC ## The quality report
 # MAGIC
 # MAGIC Every check with its threshold, as one HTML page, and as rows of the table `quality_metrics` that a
-# MAGIC scheduler can alert on.
+# MAGIC scheduler can alert on. It reads files by their paths, which a catalog gives nobody: a lake in a
+# MAGIC schema has the views above, and no page.
 
 # COMMAND ----------
 
-summary = quality_report.run(Settings(lake=lake), output=output)
-register(spark, lake)
-failed = spark.sql(f"""
-    SELECT check, severity, count(*) AS places, max(value) AS highest, max(threshold) AS threshold
-    FROM quality_metrics WHERE run_id = '{summary.report.run_id}' AND NOT passed AND segment IS NULL
-    GROUP BY check, severity ORDER BY severity, places DESC, check
-""")
-failed.show(30, truncate=False)
+if not is_catalog_lake(lake):
+    summary = quality_report.run(Settings(lake=lake), output=output)
+    register(spark, lake, views="quality_metrics")
+    failed = spark.sql(f"""
+        SELECT check, severity, count(*) AS places, max(value) AS highest, max(threshold) AS threshold
+        FROM quality_metrics WHERE run_id = '{summary.report.run_id}' AND NOT passed AND segment IS NULL
+        GROUP BY check, severity ORDER BY severity, places DESC, check
+    """)
+    failed.show(30, truncate=False)
 
-checks, axes = plt.subplots(figsize=(8, 1.4 + 0.3 * failed.count()), layout="constrained")
-rows = failed.collect()
-colours = [DAMAGED if row.severity == "error" else TAIL for row in rows]
-axes.barh([row.check.replace("_", " ") for row in rows], [row.places for row in rows], color=colours)
-axes.set_title("Failed checks, by the partitions or topics in which they failed")
-axes.set_xlabel("partitions or topics (errors red, warnings yellow)")
-axes.invert_yaxis()
-show(globals(), checks)
-print(f"The page is {summary.page}")
+    checks, axes = plt.subplots(figsize=(8, 1.4 + 0.3 * failed.count()), layout="constrained")
+    rows = failed.collect()
+    colours = [DAMAGED if row.severity == "error" else TAIL for row in rows]
+    axes.barh([row.check.replace("_", " ") for row in rows], [row.places for row in rows], color=colours)
+    axes.set_title("Failed checks, by the partitions or topics in which they failed")
+    axes.set_xlabel("partitions or topics (errors red, warnings yellow)")
+    axes.invert_yaxis()
+    show(globals(), checks)
+    print(f"The page is {summary.page}")

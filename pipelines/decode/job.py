@@ -58,7 +58,7 @@ from kafka_log_lake.pipelines.plan.runs import Plan, Rules, make_plan
 from kafka_log_lake.pipelines.tasks.slice_rows import (
     stage_options,
 )
-from kafka_log_lake.pipelines.views.register import PermanentViews, register_in_catalog
+from kafka_log_lake.pipelines.views.permanent import PermanentViews, register_in_catalog
 from kafka_log_lake.udfs.format.patterns import compiled
 from kafka_log_lake.udfs.format.report_tables import RUNS
 from kafka_log_lake.udfs.spark.protocol import StageOptions
@@ -157,7 +157,7 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: JobKind) -> Summary:
 
 
 def _views(catalog: CatalogSchema) -> PermanentViews:
-    return PermanentViews(catalog.spark, catalog.quoted, catalog.begin, catalog.ending)
+    return PermanentViews(catalog.spark, catalog.quoted, catalog.begin, catalog.names, catalog.ending)
 
 
 def _note_time(summary: Summary, progress: Progress, began: float) -> None:

@@ -23,7 +23,6 @@ from kafka_log_lake.pipelines.lake.address import (
     sql_string,
 )
 from kafka_log_lake.pipelines.lake.create import LEDGER_LAST, properties
-from kafka_log_lake.udfs.format.report_tables import READ_BY_VIEWS
 from kafka_log_lake.udfs.format.schema import (
     BATCHES,
     OFFSET_FINDINGS,
@@ -129,7 +128,7 @@ class CatalogSchema:
         self.spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.quoted}")
         self._refuse_s3()
         with ThreadPoolExecutor(_AT_ONCE) as threads:
-            list(threads.map(self.create_table, (*READ_BY_VIEWS, *LEDGER_LAST[:-1])))
+            list(threads.map(self.create_table, LEDGER_LAST[:-1]))
         self.create_table(LEDGER_LAST[-1])
 
     def create_table(self, table: Table) -> None:

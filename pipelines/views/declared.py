@@ -22,14 +22,14 @@ A file is written once, in the SQL that both engines run:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from importlib import resources
 
 from kafka_log_lake.pipelines.lake.address import sql_name, sql_string
 from kafka_log_lake.pipelines.rules.constants import with_constants
-from kafka_log_lake.udfs.format.report_tables import REPORT_TABLES
+from kafka_log_lake.udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES
 from kafka_log_lake.udfs.format.schema import TABLES, Column
 
 # What many views begin with. ``Columns: those of`` takes all columns of one of these, or of a table or view,
@@ -207,3 +207,12 @@ def needed_names(statement: str, tables: Iterable[str]) -> set[str]:
         if view.name in needed:
             needed |= view.reads(known)
     return needed
+
+
+def planned(view: View, tables: Collection[str]) -> View:
+    """Returns a view as a lake with these tables has it: it has no rows where none that it needs is there.
+
+    To plan index_report takes Spark a quarter of the time of all views.
+    """
+    needed = view.reads(table.name for table in READ_BY_VIEWS)
+    return replace(view, select=no_rows(view.columns)) if needed and needed.isdisjoint(tables) else view

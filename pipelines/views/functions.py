@@ -27,6 +27,13 @@ from kafka_log_lake.udfs.values.apps import columns as app_topics
 from kafka_log_lake.udfs.values.internal import columns as internal_topics
 from kafka_log_lake.udfs.values.schemas.registry import Registry
 
+FUNCTION_NAMES = {
+    *(one.name for one in FUNCTIONS),
+    *(one.name for one in TABLE_FUNCTIONS),
+    *internal_topics.FUNCTIONS,
+    *TYPED_FUNCTIONS,
+}
+
 
 def _code_of(function: Function) -> Callable[..., Any]:
     """Returns a callable that loads the function where it runs: the decoder would keep the driver waiting.

@@ -22,8 +22,8 @@ from kafka_log_lake.pipelines.lake.create import create_tables
 from kafka_log_lake.pipelines.plan import ledger
 from kafka_log_lake.pipelines.plan.ledger import LedgerRow
 from kafka_log_lake.pipelines.views.declared import VIEWS
-from kafka_log_lake.pipelines.views.register import register_in_catalog, register_views
-from kafka_log_lake.udfs.format.report_tables import READ_BY_VIEWS
+from kafka_log_lake.pipelines.views.permanent import register_in_catalog
+from kafka_log_lake.pipelines.views.register import register_views
 from kafka_log_lake.udfs.format.schema import RECORDS, TABLES
 from tests.support import as_command
 from tests.support.lake_rows import insert
@@ -117,6 +117,20 @@ def test_register_shows_an_earlier_state(spark: SparkSession, lake: str, tmp_pat
     assert spark.sql("SELECT records FROM compaction_report(at_ms => 0)").first() == (3,)
 
 
+def test_register_creates_what_is_named_alone(spark: SparkSession, lake: str) -> None:
+    session = spark.newSession()
+    kafka_log_lake.register(session, lake, views=["lost_offsets", "crc32c"])
+    views = {row.viewName for row in session.sql("SHOW VIEWS").collect()}
+    assert session.table("lost_offsets").collect() == []
+    assert session.sql("SELECT crc32c(x'00')").collect() != []
+    assert {"lost_offsets", "segments"} <= views
+    assert views.isdisjoint({"messages", "records", "hanging_transactions"})
+    with pytest.raises(UserError, match=r"^views: there is no 'mesages'; did you mean messages\?$"):
+        kafka_log_lake.register(session, lake, views="mesages")
+    with pytest.raises(UserError, match=r"^views: there is no ''"):
+        kafka_log_lake.register(session, lake, views=[])
+
+
 def test_register_refuses_a_folder_without_a_lake(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no lake"):
         kafka_log_lake.register(spark, str(tmp_path))
@@ -132,7 +146,7 @@ import sys
 from kafka_log_lake.pipelines.cli.options import exit_code_of
 from kafka_log_lake.pipelines.engine.session import session
 from kafka_log_lake.pipelines.cli.settings import Settings
-from kafka_log_lake.pipelines.views.register import register_in_catalog
+from kafka_log_lake.pipelines.views.permanent import register_in_catalog
 
 def job():
     with session(Settings(catalog_schema="kafka")) as spark:
@@ -177,7 +191,7 @@ def test_catalog_schema_holds_tables_and_views_of_one_lake(
         capture_output=True,
         text=True,
     )
-    names = sorted([*(table.name for table in (*TABLES, *READ_BY_VIEWS)), *(view.name for view in VIEWS)])
+    names = sorted([*(table.name for table in TABLES), *(view.name for view in VIEWS)])
     refused = "error: --catalog-schema: `kafka`.`records` already exists and belongs to another lake"
     assert done.stdout.splitlines() == [str(names), "[Row(count(1)=0)]", refused]
     assert done.returncode == 2

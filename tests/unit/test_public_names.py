@@ -26,7 +26,7 @@ FUNCTIONS = {
     "ingest": "spark settings",
     "read_segment": "path * start window_bytes max_batch_uncompressed columns committed on_damage "
     "typed topic",
-    "register": "spark lake log at",
+    "register": "spark lake log at * views",
     "scan": "settings",
 }
 CLASSES = {
