@@ -19,7 +19,7 @@ from kafka_log_lake.pipelines.cli.settings import (
     Typing,
     Watching,
 )
-from kafka_log_lake.pipelines.cli.values import count, from_0
+from kafka_log_lake.pipelines.cli.values import amount, count, from_0
 from kafka_log_lake.udfs.values.internal.definitions import NEWEST, RELEASES
 
 _KEY = "TEXT|0xHEX|@FILE"
@@ -53,6 +53,12 @@ SCAN = Command(
     (
         Argument("path", "log directory, partition folder, .log file or glob", many=True, is_optional=True),
         Argument("sort", "order of the topics", choices=SORTS),
+        Argument(
+            "price_per_gb_month",
+            "with --tier: price of 10^9 bytes there for a month; objects that nobody reads get it",
+            metavar="PRICE",
+            parse=amount,
+        ),
     ),
     extra="",
     screen=Screen(
@@ -353,7 +359,7 @@ DUMP = Command(
     "dump",
     "dump_log",
     "Print segments, indexes and snapshots: the same lines as kafka-dump-log.sh. Needs no Java.",
-    ("include_deleted", "max_batch_uncompressed"),
+    ("include_deleted", "tier_key", "max_batch_uncompressed"),
     (
         Argument("file", "a .log, an index, a snapshot or a checkpoint file", many=True, is_optional=True),
         Argument("files", "files separated by commas, as kafka-dump-log.sh takes them", metavar="LIST"),
@@ -406,7 +412,7 @@ INSPECT = Command(
     "inspect",
     "inspect_batch",
     "Show one batch byte by byte: what is damaged, and the most likely cause. Needs no Java.",
-    ("include_deleted", "max_batch_uncompressed"),
+    ("include_deleted", "tier_key", "max_batch_uncompressed"),
     (
         Argument("file", "a .log file, with --offset a partition folder, with --browse any folder of logs"),
         _number("position", "byte of the file where the batch begins", metavar="BYTE", parse=_PLACE),

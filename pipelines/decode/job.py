@@ -36,6 +36,7 @@ from kafka_log_lake.pipelines.decode.missing_offsets import (
 from kafka_log_lake.pipelines.decode.progress import Pace, Progress
 from kafka_log_lake.pipelines.decode.reader import open_reader
 from kafka_log_lake.pipelines.decode.summary import Summary, counted
+from kafka_log_lake.pipelines.decode.tier_report import store_tier_report
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.lake.address import lake_address
 from kafka_log_lake.pipelines.lake.catalog_lake import CatalogIntents, CatalogLake
@@ -285,6 +286,9 @@ def _run_all(
             store_files_left(lake, listing, rows, options)
             summary.missing = find_missing(lake, listing, rows, options)
             summary.tails = tails_of(rows)
+    if listing.tier_report is not None:
+        with progress.phase("comparing the tier"):
+            store_tier_report(lake, listing.tier_report)
     if settings.with_indexes:
         with progress.phase("indexes"):
             write_indexes(lake, listing.segments, summary.run_id)
@@ -330,7 +334,7 @@ def _list(
     on_demand: SparkOnDemand, settings: Settings, progress: Progress, may_be_empty: bool = False
 ) -> Listing:
     """Lists ``--source``. Raises a UserError if a source can't be opened."""
-    if not settings.source:
+    if not (settings.source or settings.tier):
         raise UserError("--source is missing: name a log directory, partition folder, .log file or glob")
     with progress.phase("listing"):
         null_topic = settings.sink == "arrow"

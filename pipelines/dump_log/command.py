@@ -6,6 +6,7 @@ Needs no Java and no lake, writes nothing. What the tool leaves out comes with `
 
 from __future__ import annotations
 
+import dataclasses
 import glob
 import json
 import os
@@ -21,8 +22,9 @@ from kafka_log_lake.pipelines.cli.status import say
 from kafka_log_lake.pipelines.cli.terminal import printable
 from kafka_log_lake.pipelines.engine.run_command import run_command
 from kafka_log_lake.pipelines.listing.naming import DELETED_SUFFIX
+from kafka_log_lake.pipelines.tier.keys import use_keys
 
-LOG = ".log"
+LOG, INDEXES = ".log", ".indexes"
 LOGS = (LOG, ".checkpoint")  # record batches
 _INDEXES = (".index", ".timeindex", ".txnindex", ".snapshot")
 _NAMES = (
@@ -89,6 +91,8 @@ class _Dump:
             _write(f"Dumping {path}\n".encode(errors="surrogateescape"))
         if name.endswith(LOGS):
             self._log(path)
+        elif name.endswith(INDEXES):
+            self._split(path)
         elif name.endswith(_INDEXES) or broker_file(name):
             for line in self._entries(path):
                 _write(line + b"\n")
@@ -104,12 +108,32 @@ class _Dump:
 
         return (_object(path, entry_object) for entry_object in entry_objects(path))
 
+    def _split(self, path: str) -> None:
+        """Prints each index in an ``.indexes`` object of tiered storage, as if it were a file next to it."""
+        from kafka_log_lake.pipelines.dump_log.objects import content_objects
+        from kafka_log_lake.udfs.indexes.tier_indexes import split_indexes
+
+        found = split_indexes(path)
+
+        def read(path: str, beside: str | None) -> bytes:
+            return found[os.path.join(os.path.dirname(path), beside) if beside else path]
+
+        text = dataclasses.replace(self._index_text, read=read)
+        for name, data in found.items():
+            if self._json:
+                for entry_object in content_objects(name, data):
+                    _write(_object(name, entry_object) + b"\n")
+                continue
+            _write(f"Dumping {name}\n".encode(errors="surrogateescape"))
+            for line in text.lines(name):
+                _write(line.encode(errors="surrogateescape") + b"\n")
+
     def _log(self, path: str) -> None:
         from kafka_log_lake.pipelines.dump_log.log_text import LogText
         from kafka_log_lake.udfs.decoder.kafka_reader import Refused
-        from kafka_log_lake.udfs.storage.byte_source import FileSource
+        from kafka_log_lake.udfs.storage.opening import open_named
 
-        source = FileSource(path)
+        source = open_named(path)
         try:
             length = min(source.size(), self._max_bytes)
             if self._json:
@@ -195,6 +219,7 @@ def run(settings: Settings, file: Sequence[str], files: str | None = None, **opt
     from kafka_log_lake.udfs.decoder.kafka_reader import Refused
     from kafka_log_lake.udfs.storage.byte_source import SourceError
 
+    use_keys(settings.tier_key)
     file = (*file, *files.split(",")) if files else file
     if not file:
         raise UserError("FILE is missing: name a .log file, an index, a snapshot or a checkpoint file")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from kafka_log_lake.udfs.indexes.files import (
     TRANSACTION_INDEX,
 )
 from kafka_log_lake.udfs.indexes.producer_snapshot import read_producer_snapshot
-from kafka_log_lake.udfs.storage.byte_source import FileSource
+from kafka_log_lake.udfs.storage.opening import open_named
 from kafka_log_lake.udfs.storage.regular_file import MOST_INDEX_BYTES, read_beside, read_regular
 
 MAX_MESSAGE_SIZE = 5 * 1024 * 1024  # what the tool takes an entry's batch to have at most
@@ -74,20 +74,29 @@ class IndexProblems:
             yield from (f"  {first} is followed by {second}" for first, second in reversed(pairs))
 
 
+def _read(path: str, beside: str | None) -> bytes:
+    """Reads an index, or the file of this name next to it."""
+    return read_beside(path, beside, MOST_INDEX_BYTES) if beside else read_regular(path, MOST_INDEX_BYTES)
+
+
 @dataclass(frozen=True)
 class IndexText:
-    """Prints indexes, snapshots and checkpoint files; notes problems in ``found``."""
+    """Prints indexes, snapshots and checkpoint files; notes problems in ``found``.
+
+    read: gives the bytes of an index by its path, or of a file next to it by its name.
+    """
 
     found: IndexProblems
     sanity_only: bool = False
     verify_only: bool = False
     max_message_size: int = MAX_MESSAGE_SIZE
     max_batch_uncompressed: int = MAX_BATCH_UNCOMPRESSED
+    read: Callable[[str, str | None], bytes] = _read
 
     def lines(self, path: str) -> Iterator[str]:
         """Yields the lines of a file, by its name's end. Raises Refused where the tool fails, and OSError."""
         name = os.path.basename(path).removesuffix(DELETED)
-        data = read_regular(path, MOST_INDEX_BYTES)
+        data = self.read(path, None)
         if name.endswith(TIME_INDEX):
             yield from self._time_index(path, data)
         elif name.endswith(TRANSACTION_INDEX):
@@ -127,7 +136,7 @@ class IndexText:
         entries = whole_entries(data, TIME_ENTRY)
         with closing(_Log(log_of(path))) as log:
             name = f"{stem_of(path)}{OFFSET_INDEX}"
-            index = whole_entries(read_beside(path, name, MOST_INDEX_BYTES), OFFSET_ENTRY)
+            index = whole_entries(self.read(path, name), OFFSET_ENTRY)
             if self.sanity_only:
                 _check_time_index(data, entries)
                 yield f"{path} passed sanity check."
@@ -242,7 +251,7 @@ def _decrement(sequence: int, by: int) -> int:
 
 def _checkpoint(name: str, data: bytes) -> Iterator[str]:
     """Yields one line per entry of a checkpoint file, which the tool does not know. Raises Refused."""
-    is_epochs = name == LEADER_EPOCH_FILE
+    is_epochs = name.endswith((LEADER_EPOCH_FILE, ".leader_epoch_checkpoint"))
     for row in (leader_epochs(data) if is_epochs else offset_checkpoint(data)).to_pylist():
         if row["entry"] is None:
             raise Refused(row["error"])
@@ -262,7 +271,7 @@ class _Log:
     """Reads the batch headers of the segment next to an index."""
 
     def __init__(self, path: str) -> None:
-        self._source = FileSource(path)
+        self._source = open_named(path)
         self.length = self._source.size()
 
     def close(self) -> None:

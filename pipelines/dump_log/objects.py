@@ -20,7 +20,7 @@ from kafka_log_lake.udfs.decoder.decoded import Damage, Range
 from kafka_log_lake.udfs.decoder.kafka_reader import Record, Refused, records_of
 from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
 from kafka_log_lake.udfs.format import faults
-from kafka_log_lake.udfs.indexes.files import DELETED, broker_file, decode_broker_file
+from kafka_log_lake.udfs.indexes.files import DELETED, broker_file, decode_broker_file, decode_content
 from kafka_log_lake.udfs.storage.byte_source import ByteSource
 
 _COLUMNS = (
@@ -137,6 +137,18 @@ def _damage(damage: Damage) -> Object:
         "detail": damage.detail,
         "next_position": damage.next_position,
     }
+
+
+def content_objects(name: str, data: bytes) -> Iterator[Object]:
+    """Yields the objects of an index, a producer snapshot or a checkpoint by its content. name: of the
+    file.
+    """
+    found = broker_file(name)
+    if found is not None:
+        for row in decode_content(found, data).to_pylist():
+            if row["error"] is None:
+                del row["error"]
+            yield {"kind": _ENTRY_KINDS.get(found.kind, "checkpoint"), **row}
 
 
 def entry_objects(path: str | os.PathLike[str]) -> Iterator[Object]:

@@ -20,6 +20,7 @@ from kafka_log_lake.pipelines.cli.streams import replaced_file
 from kafka_log_lake.pipelines.cli.terminal import printable
 from kafka_log_lake.pipelines.cli.text_tables import open_console
 from kafka_log_lake.pipelines.engine.run_command import run_command
+from kafka_log_lake.pipelines.tier.keys import use_keys
 
 
 def run(settings: Settings, file: str, **options: Any) -> None:
@@ -55,6 +56,7 @@ def _inspect(settings: Settings, file: str, options: dict[str, Any]) -> None:
     from kafka_log_lake.udfs.indexes.files import LEADER_EPOCH_FILE, OFFSET_INDEX, TIME_INDEX
     from kafka_log_lake.udfs.storage.regular_file import refused_beside
 
+    use_keys(settings.tier_key)
     position, offset, html = options["position"], options["offset"], options["html"]
     if os.path.isdir(file):
         file = segment_of(file, offset, settings.include_deleted)

@@ -26,7 +26,7 @@ from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX, file_name, leading_offset
 from kafka_log_lake.udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE, MOST_BYTES, leader_epochs
 from kafka_log_lake.udfs.kernels.framing import is_sound
-from kafka_log_lake.udfs.storage.byte_source import FileSource
+from kafka_log_lake.udfs.storage.opening import open_named
 from kafka_log_lake.udfs.storage.regular_file import read_beside
 
 _OF_BATCHES = (SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX, DELETED_SUFFIX, ".checkpoint")
@@ -46,7 +46,7 @@ class Locator:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.source = FileSource(path)
+        self.source = open_named(path)
         self.length = self.source.size()
         base = leading_offset(path)
         self.base = -1 if base is None else base

@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -71,6 +71,7 @@ class Listing:
     checkpoints, witnesses: what the broker noted of the logs, above their folders and in them; of local
     folders alone.
     starts: folder -> where its log begins for consumers, as far as ``log_starts`` has read or was told it.
+    tier_report: rows of that table; None without ``--tier``.
     """
 
     segments: pa.Table = field(default_factory=LISTING_SCHEMA.empty_table)
@@ -83,6 +84,7 @@ class Listing:
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     witnesses: WitnessFiles = field(default_factory=WitnessFiles)
     starts: dict[str, LogStart] = field(default_factory=dict)
+    tier_report: list[dict[str, Any]] | None = None
 
     @property
     def has_wanted(self) -> bool:

@@ -46,7 +46,7 @@ from kafka_log_lake.pipelines.recover.restore import Loss, Policy, count_losses,
 from kafka_log_lake.pipelines.recover.sources import Inventory, find_copies, original
 from kafka_log_lake.pipelines.sql.database import open_database
 from kafka_log_lake.pipelines.tasks.slice_rows import DIRECT
-from kafka_log_lake.pipelines.tier.sources import use_keys
+from kafka_log_lake.pipelines.tier.keys import use_keys
 from kafka_log_lake.udfs.batches.clocks import LIKELY
 from kafka_log_lake.udfs.batches.log_start import BY_COPIES, LogStart
 from kafka_log_lake.udfs.format.file_names import file_name

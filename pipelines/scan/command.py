@@ -116,17 +116,22 @@ def _compared(settings: Settings) -> list[dict[str, Any]]:
     return [row for comparison in compare(inventory, settings) for row in replica_rows(comparison)]
 
 
-def run(settings: Settings, path: Sequence[str] = (), sort: str = SORTS[0]) -> None:
+def run(
+    settings: Settings,
+    path: Sequence[str] = (),
+    sort: str = SORTS[0],
+    price_per_gb_month: float | None = None,
+) -> None:
     """Scans and prints the findings. Raises DamageFound if there is damage and ``fail_on_damage`` is set.
 
-    sort: one of SORTS, the order of topics.
+    sort: one of SORTS, the order of topics. price_per_gb_month: of 10^9 bytes in a tier; None: not known.
     """
     sources = (*path, *settings.source)
-    if not sources:
+    if not (sources or settings.tier):
         raise UserError("PATH is missing: name a log directory, partition folder, .log file or glob")
     places = tuple(parse_source(source).path for source in sources)
     findings = scan(dataclasses.replace(settings, source=places))
-    findings.sort = sort
+    findings.sort, findings.price_per_gb_month = sort, price_per_gb_month
     if is_named(sources):
         findings.sources = sources
         findings.replicas = _compared(dataclasses.replace(settings, source=sources))

@@ -128,7 +128,8 @@ class Findings:
 
     passed_over: of these, what a broker left behind, with its bytes.
 
-    swap_files: URIs of those that are read in place of segments. warnings: what else a person should know.
+    swap_files: URIs of those that are read in place of segments. tier_report: rows of that table, None
+    without ``--tier``; price_per_gb_month: of 10^9 bytes in the tier. warnings: what else is to be known.
     named: topic and partition that were given for all segments; None if their folders tell them. replicas: of
     disks with names, the copies compared, as rows of ``replica_report``. placements: of each cluster what its
     metadata logs say (``recover.placement.Placements``). clusters: cluster id -> log directories that name
@@ -142,6 +143,8 @@ class Findings:
     passed_over: list[PassedOver] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
     swap_files: list[str] = field(default_factory=list)
+    tier_report: list[dict[str, Any]] | None = None
+    price_per_gb_month: float | None = None
     warnings: list[str] = field(default_factory=list)
     replicas: list[dict[str, Any]] = field(default_factory=list)
     placements: dict[str | None, Any] = field(default_factory=dict)
@@ -211,7 +214,7 @@ def collect(
 ) -> Findings:
     """Collects the findings of all logs. scanned: segments by folder and base offset, with their slices."""
     findings = Findings(tuple(sources), skipped=listing.skipped, unreadable=dict(listing.unreadable))
-    findings.passed_over = listing.passed_over
+    findings.passed_over, findings.tier_report = listing.passed_over, listing.tier_report
     by_folder: dict[str, list[tuple[Segment, list[SliceScan]]]] = defaultdict(list)
     for segment, slices in scanned:
         if segment.file is not None and segment.file.endswith(SWAP_SUFFIX):

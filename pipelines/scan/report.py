@@ -16,7 +16,7 @@ from kafka_log_lake.pipelines.cli.text_tables import (
     size_text,
     text_lines,
 )
-from kafka_log_lake.pipelines.scan import disks, losses
+from kafka_log_lake.pipelines.scan import disks, losses, tier
 from kafka_log_lake.pipelines.scan.findings import Findings, ScannedLog
 from kafka_log_lake.pipelines.scan.losses import next_steps
 from kafka_log_lake.pipelines.scan.topics import by_topic, first_time, formats_of, last_time
@@ -158,6 +158,7 @@ def _ends_and_copies(findings: Findings, names: Mapping[str, str]) -> Iterator[S
 def _files(findings: Findings) -> Iterator[Section]:
     """Yields the tables of room on disks, and of files that were not read."""
     yield disks.room(findings)
+    yield tier.section(findings)
     yield Section(
         "swap files", ("in place of segments",), [(printable(file),) for file in findings.swap_files]
     )

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from kafka_log_lake.pipelines.scan import disks, losses
+from kafka_log_lake.pipelines.scan import disks, losses, tier
 from kafka_log_lake.pipelines.scan.findings import Findings
 from kafka_log_lake.pipelines.scan.losses import next_steps
 from kafka_log_lake.pipelines.scan.topics import by_topic, topic_object
@@ -61,6 +61,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
             {**asdict(one), "partitions": sorted(one.partitions)} for one in findings.prepared
         ],
         "swap_files": findings.swap_files,
+        "tier_report": tier.to_json(findings),
         "skipped": dict(sorted(findings.skipped.items())),
         "passed_over": [one._asdict() for one in findings.passed_over],
         "unreadable": findings.unreadable,

@@ -92,12 +92,15 @@ class TierSegment:
 
 @dataclass
 class Tier:
-    """What lies in a tier. other: URI -> what kind of file it is, of those that are of no segment."""
+    """What lies in a tier.
+
+    other: URI -> what kind of file it is, of those that are of no segment; other_sizes: its bytes.
+    """
 
     roots: tuple[str, ...] = ()
     segments: list[TierSegment] = field(default_factory=list)
     other: dict[str, str] = field(default_factory=dict)
-    other_bytes: Counter[str] = field(default_factory=Counter)
+    other_sizes: dict[str, int] = field(default_factory=dict)
 
     @property
     def layouts(self) -> Counter[str]:
@@ -151,7 +154,7 @@ def _add(uri: str, size: int, modified: int, by_stem: dict[str, TierSegment], ti
     stem, suffix, made = _segment_of(folder, name)
     if made is None or made.base > MAX_OFFSET:
         tier.other[uri] = _kind(folder, name)
-        tier.other_bytes[tier.other[uri]] += size
+        tier.other_sizes[uri] = size
         return
     one = by_stem.setdefault(f"{folder}/{stem}", made)
     one.files[suffix] = uri, size

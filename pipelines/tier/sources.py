@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator
 
-from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import Reading
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, first_names
 from kafka_log_lake.pipelines.listing.list_segments import TopicFilter
@@ -15,28 +13,11 @@ from kafka_log_lake.pipelines.listing.uris import resolve
 from kafka_log_lake.pipelines.tier.candidates import UNNAMED, UNREADABLE
 from kafka_log_lake.pipelines.tier.index import RemoteIndex, index_of
 from kafka_log_lake.pipelines.tier.join import JoinedLog, with_tier
+from kafka_log_lake.pipelines.tier.keys import use_keys
 from kafka_log_lake.pipelines.tier.objects import list_tier
-from kafka_log_lake.udfs.storage.tier_keys import load_key, use_tier_keys
+from kafka_log_lake.pipelines.tier.report import report_rows
 
 log = logging.getLogger(__name__)
-_KEY = re.compile(r"([^=]+)=(.+)", re.DOTALL)
-
-
-def use_keys(texts: tuple[str, ...]) -> None:
-    """Makes the keys of ``--tier-key ID=FILE.pem`` known. Raises a UserError for one that can't be used."""
-    files: dict[str, str] = {}
-    for text in texts:
-        match = _KEY.fullmatch(text)
-        if match is None:
-            raise UserError(
-                "--tier-key takes ID=FILE.pem: the id of the key in the manifests, and a private key"
-            )
-        try:
-            load_key(match[2])
-        except ValueError as error:
-            raise UserError(f"--tier-key {match[1]}: {error}") from None
-        files[match[1]] = match[2]
-    use_tier_keys(files)
 
 
 def joined_listing(settings: Reading, listing: Listing) -> Listing:
@@ -49,6 +30,7 @@ def joined_listing(settings: Reading, listing: Listing) -> Listing:
     index = index_of(list_tier(settings.tier), listing.witnesses.remote())
     takes = TopicFilter(settings.topics, settings.exclude_topics)
     joined, logs = with_tier(listing, index, takes, _names_log_dirs(settings, listing))
+    joined.tier_report = report_rows(listing, index, logs)
     for text in _notes(index, logs):
         log.warning("%s", text)
     return joined

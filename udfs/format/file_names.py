@@ -10,6 +10,7 @@ from kafka_log_lake.udfs.format.layout import MAX_OFFSET
 
 SEGMENT_SUFFIX = ".log"
 OFFSET_DIGITS = "[0-9]{20}"
+_OBJECT = re.compile(rf"({OFFSET_DIGITS})-[A-Za-z0-9_-]{{22}}(\..+)?", re.DOTALL)  # of tiered storage
 _NAME = re.compile(rf"({OFFSET_DIGITS})(\..+)", re.DOTALL)
 
 
@@ -38,12 +39,21 @@ def file_name(offset: int, suffix: str = SEGMENT_SUFFIX) -> str:
     return f"{offset:020d}{suffix}"
 
 
+def without_segment_id(name: str) -> str:
+    """Returns the name of an object of tiered storage without the id of its segment; any other as it is."""
+    match = _OBJECT.fullmatch(name)
+    return f"{match[1]}{match[2] or ''}" if match else name
+
+
 def stem_of(path: str) -> str:
     """Returns what stands before the first dot of a file's name."""
     return os.path.basename(path).split(".")[0]
 
 
 def leading_offset(path: str) -> int | None:
-    """Returns the number before the first dot of a file's name, as kafka-dump-log takes it; else None."""
-    stem = stem_of(path)
+    """Returns the number before the first dot of a file's name, as kafka-dump-log takes it; else None.
+
+    An object of tiered storage has a dash and the id of its segment after 20 digits.
+    """
+    stem = without_segment_id(stem_of(path))
     return int(stem) if stem.isascii() and stem.isdigit() else None

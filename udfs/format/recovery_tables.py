@@ -36,7 +36,7 @@ REPLICA_REPORT = Table(
             "state",
             "string",
             "live; or future, delete, stray: the ending of a folder that a broker left; deleted: a "
-            ".log.deleted file by itself (--include-deleted)",
+            ".log.deleted file by itself (--include-deleted); tier: what lies in tiered storage (--tier)",
         ),
         (
             "role",
@@ -204,4 +204,33 @@ LOST_RECORDS = Table(
     ),
 )
 
-RECOVERY_TABLES = (REPLICA_REPORT, DIVERGENCE, HEALED_BATCHES, LOST_RANGES, LOST_RECORDS)
+TIER_REPORT = Table(
+    "tier_report",
+    "Tiered storage by three books, its objects, __remote_log_metadata and the disk: one row for each thing "
+    "that they do not agree on, or that is paid for and not read. Written by decode --tier",
+    (),
+    columns(
+        (
+            "kind",
+            "string",
+            "lost, incomplete, size_differs, unreadable: of segments that count; orphan, unfinished_copy, "
+            "unfinished_delete, deleted_topic: objects that no broker reads; foreign: other files; "
+            "on_disk_too, never_uploads: of segments on the disk",
+        ),
+        ("topic", "string", "Topic; null of a file that is of none"),
+        ("partition", "int", "Partition"),
+        ("topic_id", "string", "Topic id"),
+        ("segment_id", "string", "Id of the remote segment"),
+        ("first_offset", "bigint", "First offset, by the metadata or the name"),
+        ("last_offset", "bigint", "Last offset; null where no metadata tell it"),
+        ("object", "string", "URI of its .log object, of the first of its objects, or of the local segment"),
+        ("objects", "bigint", "Number of its objects"),
+        ("bytes", "bigint", "Bytes of its objects"),
+        ("state", "string", "Last state by the metadata, such as COPY_SEGMENT_STARTED"),
+        ("since", "timestamp", "When that state was set"),
+        ("detail", "string", "What is wrong, in words"),
+        ("delete_command", "string", "Of objects that no broker reads: the command that would delete them"),
+    ),
+)
+
+RECOVERY_TABLES = (REPLICA_REPORT, DIVERGENCE, HEALED_BATCHES, LOST_RANGES, LOST_RECORDS, TIER_REPORT)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from kafka_log_lake.udfs.format.file_names import split_name
+from kafka_log_lake.udfs.format.file_names import split_name, without_segment_id
 from kafka_log_lake.udfs.format.layout import MAX_OFFSET
 from kafka_log_lake.udfs.indexes import checkpoint_files, entries, kraft_snapshot, producer_snapshot
 from kafka_log_lake.udfs.storage.regular_file import MOST_INDEX_BYTES, read_regular
@@ -16,6 +16,7 @@ from kafka_log_lake.udfs.storage.regular_file import MOST_INDEX_BYTES, read_regu
 LEADER_EPOCH_FILE = checkpoint_files.LEADER_EPOCH_FILE
 OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX = ".index", ".timeindex", ".txnindex"
 PRODUCER_SNAPSHOT = ".snapshot"
+_EPOCHS_OBJECT = ".leader_epoch_checkpoint"  # of LocalTieredStorage
 DELETED = ".deleted"  # ends the name of a file that the broker is about to delete
 _BY_OFFSET: dict[str, Callable[[bytes, int], pa.RecordBatch]] = {
     OFFSET_INDEX: entries.offset_index,
@@ -40,10 +41,12 @@ def broker_file(name: str) -> BrokerFile | None:
 
     A name with an offset that no int64 holds is no broker's.
     """
-    name = os.path.basename(name)
+    name = without_segment_id(os.path.basename(name))
     parts = split_name(name)
     if parts is not None and parts.suffix in _BY_OFFSET and parts.offset <= MAX_OFFSET:
         return BrokerFile(parts.suffix, parts.offset)
+    if parts is not None and parts.suffix == _EPOCHS_OBJECT:
+        return BrokerFile(LEADER_EPOCH_FILE, -1)
     if name == LEADER_EPOCH_FILE or name in checkpoint_files.OFFSET_FILES:
         return BrokerFile(name, -1)
     if name == kraft_snapshot.BOOTSTRAP:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from kafka_log_lake.udfs import now_reading
@@ -17,6 +18,21 @@ if TYPE_CHECKING:
     from kafka_log_lake.udfs.storage.object_source import ObjectSource
     from kafka_log_lake.udfs.storage.pieces import PiecesSource
     from kafka_log_lake.udfs.storage.tier_object import TierObject
+
+
+def open_named(path: str) -> FileSource | ObjectSource | PiecesSource | TierObject:
+    """Opens a ``.log`` file or object that a person names: by its manifest, where one lies next to it.
+
+    Raises a SourceError.
+    """
+    manifest = path.removesuffix(".log") + MANIFEST
+    if (
+        path.endswith(".log")
+        and path_of_uri(path) is not None
+        and os.path.exists(path_of_uri(manifest) or "")
+    ):
+        return open_source(manifest)
+    return open_source(path)
 
 
 def open_source(uri: str, stop: int | None = None) -> FileSource | ObjectSource | PiecesSource | TierObject:

@@ -1,0 +1,85 @@
+"""``tier_report``: what the objects, the metadata and the disk do not agree on, and what it costs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_log_lake.pipelines import decode_batches
+from kafka_log_lake.pipelines.dump_log import command as dump
+from kafka_log_lake.pipelines.inspect_batch import command as inspect
+from kafka_log_lake.pipelines.scan import command as scan
+from tests.support.answers import asked
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "tiered"
+KEY = f"key-1={DATA / 'encrypted' / 'keys' / 'key-1.private.pem'}"
+
+
+def scanned(case: Path, capsys: pytest.CaptureFixture[str], *options: str) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    argv = [str(case / "log-dir"), "--tier", str(case / "tier"), "--json", *options]
+    assert scan.main(argv) == 0
+    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out.splitlines()[-1])["tier_report"]
+    return found
+
+
+def of(rows: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [row for row in rows if row["kind"] == kind]
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Path:
+    """A tier with an orphan, a lost object and one that has more bytes than the metadata say."""
+    case = Path(shutil.copytree(DATA / "local", tmp_path / "case"))
+    (first,) = (case / "tier").rglob("*0000-*.log")
+    first.with_name(f"{7:020d}-AAAAAAAAAAAAAAAAAAAAAA.log").write_bytes(first.read_bytes())
+    (lost,) = (case / "tier").rglob("*0200-*.log")
+    lost.unlink()
+    (longer,) = (case / "tier").rglob("*0409-*.log")
+    longer.write_bytes(longer.read_bytes() + bytes(100))
+    return case
+
+
+def test_each_disagreement_is_a_row(odd: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = scanned(odd, capsys, "--price-per-gb-month", "1000000000")
+    (orphan,) = of(rows, "orphan")
+    assert (orphan["bytes"], orphan["per_month"]) == (3676, 3676)
+    assert orphan["delete_command"] == f"rm -- {orphan['object'].removeprefix('file://')}"
+    (lost,) = of(rows, "lost")
+    assert (lost["first_offset"], lost["last_offset"], lost["state"]) == (200, 263, "COPY_SEGMENT_FINISHED")
+    (differs,) = of(rows, "size_differs")
+    assert differs["detail"] == "3989 bytes by the object, 3889 by the metadata"
+    assert {row["first_offset"] for row in of(rows, "on_disk_too")} == {609, 676}
+    assert len(rows) == 5
+
+
+def test_the_table_has_the_same_rows(odd: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = scanned(odd, capsys)
+    argv = ["--source", str(odd / "log-dir"), "--tier", str(odd / "tier"), "--lake", str(tmp_path / "lake")]
+    assert decode_batches.main([*argv, "--cores", "1"]) == 0
+    stored = asked(tmp_path / "lake", "SELECT kind, object, bytes, detail FROM tier_report ORDER BY ALL")
+    assert stored == sorted((row["kind"], row["object"], row["bytes"], row["detail"]) for row in rows)
+
+
+def test_what_agrees_gives_no_row(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = scanned(DATA / "encrypted", capsys, "--tier-key", KEY)
+    assert {row["kind"] for row in rows} == {"on_disk_too"}
+
+
+def test_an_object_is_dumped_and_inspected_as_its_segment(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    (path,) = (DATA / "encrypted" / "tier").glob("small-*/0/*0303-*.log")
+    assert dump.main([str(path), "--deep-iteration", "--tier-key", KEY]) == 0
+    text = capsysbinary.readouterr().out.decode()
+    assert "Log starting offset: 303\n" in text
+    assert text.count("| offset: ") == 156
+    assert inspect.main([str(path), "--offset", "458", "--json", "--tier-key", KEY]) == 0
+    assert dump.main([str(path.with_suffix(".indexes")), "--tier-key", KEY]) == 0
+    indexes = capsysbinary.readouterr().out.decode()
+    assert "offset: 454 position: 8545\n" in indexes
+    assert "timestamp: 1740787296849 offset: 458\n" in indexes
+    assert "lastOffset: 458" in indexes
+    assert "epoch: 0 startOffset: 0\n" in indexes
