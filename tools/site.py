@@ -10,6 +10,8 @@ import re
 import shutil
 from pathlib import Path
 
+from tools.api_doc import described
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "build" / "docs"
 # Pages outside of docs/, and the names that they have on the site
@@ -23,6 +25,7 @@ _OTHERS = {
     "tests/README.md": "promises.md",
     "conformance/README.md": "conformance.md",
 }
+_NAME = re.compile(r"^::: kafka_log_lake\.(\w+)$", re.MULTILINE)  # the docstring of a name takes its place
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -46,7 +49,8 @@ def page(path: Path, names: dict[Path, str]) -> str:
             return f"![{words}]({file.relative_to(ROOT / 'docs')})"
         return words
 
-    return _LINK.sub(link, path.read_text())
+    text = _NAME.sub(lambda found: described(found[1]), path.read_text())
+    return _LINK.sub(link, text)
 
 
 def llms_text(names: dict[Path, str]) -> str:

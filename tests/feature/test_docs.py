@@ -114,6 +114,15 @@ def test_llms_txt_lists_every_page_with_what_it_is_about() -> None:
     }
 
 
+def test_the_page_of_the_python_api_has_every_name() -> None:
+    path = ROOT / "docs" / "python_api.md"
+    named = re.findall(r"^::: kafka_log_lake\.(\w+)$", path.read_text(), re.M)
+    assert sorted(named) == sorted(kafka_log_lake.__all__)
+    text = site.page(path, site.sources())
+    assert re.findall(r"^## (\w+)$", text, re.M) == named
+    assert "- `columns`: names of the columns that are wanted" in text
+
+
 def test_links_of_the_site_stay_within_it() -> None:
     names = site.sources()
     for path in names:
