@@ -168,7 +168,14 @@ PUBLIC = {
     ),
     "applications": (
         *("connect_connectors", "connect_tasks", "connect_states", "connect_offsets", "dead_letters"),
-        *("mm2_heartbeats", "mm2_checkpoints", "mm2_offset_syncs", "translate_offset"),
+        *(
+            "mm2_heartbeats",
+            "mm2_checkpoints",
+            "mm2_offset_syncs",
+            "translate_offset",
+            "streams_stores",
+            "store",
+        ),
     ),
     "producers": ("producers", "hanging_transactions"),
     "space and time": ("retention_report", "compaction_report", "timestamp_anomalies"),

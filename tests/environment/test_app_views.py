@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 Both = Callable[[str], bool]
 
 PAGE = ROOT / "docs" / "applications.md"
-CALLS = {"translate_offset": "SELECT * FROM translate_offset('billing', 'primary.orders', 0)"}
+CALLS = {
+    "translate_offset": "SELECT * FROM translate_offset('billing', 'primary.orders', 0)",
+    "store": "SELECT * FROM store('shop-views-tumbling-changelog', at => '9', window_ms => 60000)",
+}
 
 
 @pytest.fixture(scope="module")

@@ -8,3 +8,4 @@ from typing import Any
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "app_views"
 ORACLE: dict[str, Any] = json.loads((DATA / "oracle.json").read_text())
+STORES: list[dict[str, Any]] = [*map(json.loads, (DATA / "stores.jsonl").read_text().splitlines())]

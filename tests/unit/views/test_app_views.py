@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 from kafka_log_lake.pipelines.cli.settings import Settings
 from tests.support import as_command
-from tests.support.app_views import DATA, ORACLE
+from tests.support.app_views import DATA, ORACLE, STORES
 from tests.support.logs import put
 from tests.support.made_views import Ask, asking
 from tests.support.segment_maker import Batch, Record
@@ -159,6 +161,66 @@ def test_heartbeats_and_syncs_are_all_there(ask: Ask) -> None:
     assert found["mm2_offset_syncs"] == {"n": 45, "current": 6}
 
 
+def contents(ask: Ask, topic: str, more: str = "") -> list[dict[str, Any]]:
+    rows = ask(f"SELECT * FROM store('{topic}'{more})")
+    for row in rows:
+        key = json.loads(row["key"])
+        row["key"], row["value"] = key["key"] if isinstance(key, dict) else key, json.loads(row["value"])
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("topic", "more", "kind", "names"),
+    [
+        ("shop-stamped-changelog", "", "plain", ("key", "value", "timestamp")),
+        ("shop-amount-by-item-store-changelog", "", "plain", ("key", "value", "timestamp")),
+        ("shop-sessions-changelog", "", "session-changelog", ("key", "value", "start", "end")),
+        (
+            "shop-views-tumbling-changelog",
+            ", window_ms => 60000",
+            "window-changelog",
+            ("key", "value", "timestamp", "start", "end"),
+        ),
+        ("shop-price-history-changelog", ", is_versioned => true", "plain", ("key", "value", "timestamp")),
+    ],
+)
+def test_a_store_has_what_interactive_queries_gave(
+    ask: Ask, topic: str, more: str, kind: str, names: tuple[str, ...]
+) -> None:
+    """Windows and versions that the store had dropped by then are in the changelog still."""
+    wanted = Counter(tuple(one[name] for name in names) for one in STORES if one["topic"] == topic)
+    found: Counter[tuple[Any, ...]] = Counter()
+    for row in contents(ask, topic, more):
+        at = datetime.fromisoformat(row["timestamp"]).timestamp()
+        row |= {"timestamp": round(at * 1000), "start": row["window_start_ms"], "end": row["window_end_ms"]}
+        found[tuple(row[name] for name in names)] += 1
+        assert row["kind"] == kind
+    assert wanted
+    assert not wanted - found
+    if kind == "plain" and not more:
+        assert found == wanted
+
+
+def test_a_store_as_it_stood_before(ask: Ask) -> None:
+    topic = "shop-stamped-changelog"
+    rows = f"FROM records WHERE topic = '{topic}'"
+    (first,) = ask(f"SELECT min(timestamp) AS at {rows}")
+    assert {row["offset"] for row in contents(ask, topic, ", at => '0'")} == {0}
+    assert contents(ask, topic, f", at => '{first['at']}'")
+    assert contents(ask, topic, ", at => '2020-01-01T00:00:00Z'") == []
+    at_50 = {(row["partition"], row["key"]): row["offset"] for row in contents(ask, topic, ", at => '50'")}
+    last = ask(f"SELECT partition, key, max(offset) AS last {rows} AND offset <= 50 GROUP BY ALL")
+    assert sorted(at_50.values()) == sorted(row["last"] for row in last)
+
+
+def test_stores_are_named_with_their_application(ask: Ask) -> None:
+    rows = {row["topic"]: row for row in ask("SELECT * FROM streams_stores")}
+    assert rows.keys() == {one["topic"] for one in STORES}
+    row = rows["shop-stamped-changelog"]
+    assert (row["application"], row["store"], row["kind"]) == ("shop", "stamped", "plain")
+    assert row["keys"] == len([one for one in STORES if one["topic"] == row["topic"]])
+
+
 def test_other_bytes_under_the_same_names_are_nobodys(made: Callable[..., Ask]) -> None:
     """A topic of such a name is an application's only if more of its records are read than not."""
     text = [(b"connector-a", b"b"), (b"key", b"{}"), (None, b"x")]
@@ -168,7 +230,10 @@ def test_other_bytes_under_the_same_names_are_nobodys(made: Callable[..., Ask]) 
         connect_status=[(b"status-a", b'{"state":"RUNNING"}')],
         connect_offsets=[(b'["a",1]', b"{}"), (b"[]", None)],
         dlq=text,
+        app_store_changelog=[(b"\xff", b"\x00\x01"), (b"a", b"b")],
     )
+    (row,) = ask("SELECT application, kind, keys FROM streams_stores")
+    assert row == {"application": None, "kind": None, "keys": 2}
     for view in ("mm2_records", "connect_records", "connect_connectors", "connect_states", "dead_letters"):
         assert ask(f"SELECT * FROM {view}") == []
 

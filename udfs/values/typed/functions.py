@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_log_lake.udfs.format.schema import HEADER_TYPE
-from kafka_log_lake.udfs.functions.typed import PAYLOAD
+from kafka_log_lake.udfs.functions.typed import PAYLOAD, TOPIC_FORMAT
+from kafka_log_lake.udfs.values.apps.topic_format import TopicFormat
 from kafka_log_lake.udfs.values.internal.topics import TOPICS
 from kafka_log_lake.udfs.values.json.structs import text
 from kafka_log_lake.udfs.values.schemas.compiled import compiled_texts
@@ -69,6 +70,38 @@ class TypedFunctions:
             found = decoder.decode(rows_at(payloads, rows), own)
             parts.append((rows, found.column({TEXT: pa.string()})))
         return _put_together(parts, len(payloads))
+
+    def kafka_topic_format(self, topics: pa.Array, samples: pa.Array) -> pa.Array:
+        """Returns what the keys and values of topics are, as TOPIC_FORMAT, by samples of their records.
+
+        samples: lists of structs of key, value and headers. key, value: labels, as ``kafka_payload_as`` takes
+        them. kind, certainty: of an application's topic (``TopicFormat``); null for others.
+        """
+        found = []
+        for topic, sample in zip(_whole(topics).to_pylist(), _whole(samples).to_pylist(), strict=True):
+            rows = [dict(zip((KEY, VALUE, "headers"), one.values(), strict=True)) for one in sample or ()]
+            labels = topic_labels(self._reader, topic, rows)
+            formats = [
+                one for side in (VALUE, KEY) if (one := TopicFormat.of_label(labels[side])) is not None
+            ]
+            own = next((one for one in formats if one.kind != "plain"), next(iter(formats), None))
+            kind, certainty = (None, None) if own is None else (own.kind, own.certainty)
+            found.append({"kind": kind, "certainty": certainty, **labels})
+        return pa.array(found, TOPIC_FORMAT)
+
+    def kafka_payload_as(
+        self, labels: pa.Array, topics: pa.Array, sides: pa.Array, payloads: pa.Array
+    ) -> pa.Array:
+        """Returns keys or values in canonical JSON, read as labels say (``kafka_topic_format``).
+
+        Null for null, and for what cannot be decoded.
+        """
+        columns = (_whole(one).to_pylist() for one in (labels, topics, sides, payloads))
+        found: list[str | None] = []
+        for label, topic, side, payload in zip(*columns, strict=True):
+            one = None if payload is None else self._reader.read(topic, side, payload, (), label or "")
+            found.append(None if one is None or one.reason is not None else text(one.value))
+        return pa.array(found, pa.string())
 
     def avro_to_json(self, payloads: pa.Array, ids: pa.Array) -> pa.Array:
         """Returns Avro payloads, framed or bare, as JSON by the schema id; null where it fails."""
