@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Any
@@ -49,7 +49,7 @@ from kafka_log_lake.pipelines.sql.database import open_database
 from kafka_log_lake.pipelines.tasks.accounts import of_tail
 from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange
 from kafka_log_lake.pipelines.typed.schemas import registry_reader
-from kafka_log_lake.udfs.batches.account import END, SEGMENT, START, Unseen
+from kafka_log_lake.udfs.batches.account import DAMAGE, END, SEGMENT, START, Unseen
 from kafka_log_lake.udfs.batches.log_start import LogStart
 from kafka_log_lake.udfs.batches.transactions import OUTCOMES, TRANSACTION
 from kafka_log_lake.udfs.compute import pc
@@ -262,7 +262,7 @@ class LakeSearch(Searching):
             last.add(batch, transactions.outcomes)
         for damage in self._damages(log):
             last.note(damage)
-        for missing in self._missing[log.partition_dir]:
+        for missing in self._missing(log):
             if missing.cause == SEGMENT:
                 last.unknown_until(missing.last)
         if log.left_out:
@@ -271,7 +271,7 @@ class LakeSearch(Searching):
 
     def _note_unsearched(self, log: LakeLog) -> None:
         self._note_damages(log, self._damages(log))
-        self._note_unseen(log, self._missing[log.partition_dir])
+        self._note_unseen(log, self._missing(log))
         tails = self._rows_of(TAILS, log)
         unseen = (of_tail(tail, size, None, end, batches > 0) for tail, size, end, batches in tails)
         self._note_unseen(log, filter(None, unseen))
@@ -282,11 +282,17 @@ class LakeSearch(Searching):
 
     def _damages(self, log: LakeLog) -> list[DamagedRange]:
         """Returns the damaged ranges of a log with the offsets around them."""
-        return [DamagedRange(*row) for row in self._rows_of(DAMAGES, log)] if log.damaged else []
+        found = [DamagedRange(*row) for row in self._rows_of(DAMAGES, log)] if log.damaged else []
+        lost = [one for one in self._lost[log.partition_dir] if one.cause == DAMAGE]
+        return [_widened(damage, lost) for damage in found]
+
+    def _missing(self, log: LakeLog) -> list[Unseen]:
+        """Returns the missing offsets of a log that may hide a match."""
+        return [one for one in self._lost[log.partition_dir] if one.cause != DAMAGE]
 
     @cached_property
-    def _missing(self) -> Mapping[str, list[Unseen]]:
-        """Returns the missing offsets that may hide a match, by the folders of logs."""
+    def _lost(self) -> Mapping[str, list[Unseen]]:
+        """Returns lost offsets that may hide a match, by the folders of logs."""
         found: dict[str, list[Unseen]] = defaultdict(list)
         logs = self._database.execute(SUSPECTS).fetchall()
         if CHECKPOINTS.name in self._tables:  # of logs whose start or end is missing
@@ -295,11 +301,24 @@ class LakeSearch(Searching):
         if folders := [folder for topic, folder in logs if self.topics(topic)]:
             statement = "SELECT partition_dir, first_lost, last_lost, cause FROM lost_offsets "
             statement += "WHERE list_contains(?, cause) AND list_contains(?, partition_dir) ORDER BY ALL"
-            values = [[*self.request.causes, START, END], folders]
+            values = [[*self.request.causes, DAMAGE, START, END], folders]
             with open_database(self.lake, "lost_offsets", self.threads, tables=self._tables) as other:
                 for folder, first, last, cause in other.execute(statement, values).fetchall():
                     found[folder].append(Unseen(first, last, cause=cause, detail=_WHY.get(cause, "")))
         return found
+
+
+def _widened(damage: DamagedRange, lost: Iterable[Unseen]) -> DamagedRange:
+    """Returns a damaged range with the offsets of its log around it, where its file alone tells fewer.
+
+    lost: offsets of the log that are lost in damage.
+    """
+    first = damage.first_lost
+    for one in lost:
+        if first is not None and one.first <= first and (one.last is None or first <= one.last):
+            following = None if one.last is None else one.last + 1
+            return replace(damage, last_offset=one.first - 1, next_offset=following)
+    return damage
 
 
 def _together(logs: Iterable[LakeLog], most_topics: int) -> Iterator[list[LakeLog]]:

@@ -37,6 +37,7 @@ from kafka_log_lake.pipelines.find.slice_search import (
     distinct_keys,
 )
 from kafka_log_lake.pipelines.find.unsearched import (
+    Judged,
     Scans,
     Unsearched,
     covered_by,
@@ -125,11 +126,11 @@ class LogSearch(Searching):
         scans: Scans,
         passed: Mapping[Segment, int],
         is_past: bool,
-        missing: Sequence[Unseen] = (),
+        together: Judged | None = None,
     ) -> list[Unseen]:
         """Returns offsets not searched at a log's edges, in zeros, and in segments that no source names."""
         edges = unseen_at_edges(log.all_segments, self._witnesses(log), scans, passed, self.request, is_past)
-        return [*edges, *unseen_within(scans, passed, missing), *not_selected(log.others, self.request)]
+        return [*edges, *unseen_within(scans, passed, together), *not_selected(log.others, self.request)]
 
     def _witnesses(self, log: SegmentLog) -> Witnesses:
         """Returns what files next to a log's segments say of it; NO_WITNESSES if it is searched in part."""
@@ -241,13 +242,13 @@ class LogSearch(Searching):
         self._done.add(log.partition_dir)
         is_whole = not (is_enough or request.is_bounded) and len(scans) == len(log.all_segments)
         together = None if is_enough else self._judged_together(pool, log, scans, passed, is_whole)
-        self._note_damage(log, scans, None if together is None else together[1])
+        self._note_damage(log, scans, None if together is None else together.damages)
         if not is_enough:
-            missing = [] if together is None else together[0]
+            missing = [] if together is None else together.missing
             if request.needs_transactions:  # its headers are read to the end
                 scans, is_past = {**scans, **self._headers[log.partition_dir][1]}, False
             self._note_unseen(log, missing)
-            self._note_unseen(log, self._others(log, scans, passed, is_past, missing))
+            self._note_unseen(log, self._others(log, scans, passed, is_past, together))
             if left_state(log.partition_dir) == "deleted":
                 self._covered[_folder_of(log)] += covered_by(scans, passed)
             self.unsearched += unsearched_asides(log.name, self._witnesses(log), request)
@@ -287,7 +288,7 @@ class LogSearch(Searching):
                     known.add(batch, self._outcomes(pool, log, batch))
             for damage in damages_in(scans):
                 known.note(damage)
-            for missing in judged(scans)[0]:
+            for missing in judged(scans).missing:
                 if missing.cause in later.causes:
                     known.unknown_until(missing.last)
             if any(scan.report.problem for of_segment in scans.values() for scan in of_segment):
@@ -339,13 +340,11 @@ class LogSearch(Searching):
 
     def _judged_together(
         self, pool: Workers, log: SegmentLog, scans: Scans, passed: Mapping[Segment, int], is_whole: bool
-    ) -> tuple[list[Unseen], list[DamagedRange]] | None:
+    ) -> Judged | None:
         """Judges a whole log where offsets between its segments may hide a match; returns None elsewhere.
 
         scans: of the segments searched; is_whole: they are the whole log. passed: the last offsets of those
         that were passed over.
-
-        Returns the offsets that no segment has, and the damaged ranges.
         """
         request = self.request
         if not is_whole:
@@ -353,8 +352,8 @@ class LogSearch(Searching):
             if not (has_gap(scans, request, passed) or has_wrong):
                 return None
             scans = self._read_headers(pool, log)[1]  # other segments may show that the log cleaner ran
-        missing, damages = judged(scans)
-        return [one for one in missing if one.cause in request.causes], damages
+        found = judged(scans)
+        return found._replace(missing=[one for one in found.missing if one.cause in request.causes])
 
 
 def _folder_of(log: SegmentLog) -> str:

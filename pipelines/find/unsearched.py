@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 
@@ -264,14 +265,15 @@ def not_selected(segments: Sequence[Segment], request: Request) -> Iterator[Unse
             yield Unseen(segment.file_base_offset, last, state=NOT_READ, detail=why)
 
 
-def unseen_within(scans: Scans, passed: Mapping[Segment, int], missing: Sequence[Unseen]) -> Iterator[Unseen]:
+def unseen_within(scans: Scans, passed: Mapping[Segment, int], together: Judged | None) -> Iterator[Unseen]:
     """Yields the offsets after the last batch of segments that others follow: in zeros, in a cut batch, or
     in following segments without a byte.
 
-    passed: last offsets of the segments that were passed over. missing: offsets that are known to be missing;
-    these are left out.
+    passed: last offsets of the segments that were passed over. together: what the whole log lacks, which is
+    left out; None where it is not judged.
     """
-    is_cleaned = any(
+    lost = [] if together is None else together.lost
+    is_cleaned = (together is not None and together.is_compacted) or any(
         segment.topic in COMPACTED_TOPICS or any(scan.runs["is_cleaned"].any() for scan in slices)
         for segment, slices in scans.items()
     )
@@ -279,7 +281,7 @@ def unseen_within(scans: Scans, passed: Mapping[Segment, int], missing: Sequence
         totals, is_end = slices[-1].report.totals, not segment.has_successor and not is_cleaned
         ends = [int(scan.runs["last"].max()) for scan in slices if len(scan.runs)]
         first = max([segment.file_base_offset, passed.get(segment, -1) + 1, *(end + 1 for end in ends)])
-        is_known = any(one.first <= first and (one.last or first) >= first for one in missing)
+        is_known = any(one.first <= first and (one.last or first) >= first for one in lost)
         if is_known or not first < segment.file_limit < NO_LIMIT or not (totals.tail_bytes or is_end):
             continue
         detail = "" if segment.length else "a segment without a byte"
@@ -309,16 +311,33 @@ def has_wrong_base(scans: Scans) -> bool:
     return bool(runs) and bool(misplaced(np.concatenate(runs)).any())
 
 
-def judged(scans: Scans) -> tuple[list[Unseen], list[DamagedRange]]:
-    """Returns the offsets that no segment of a whole log has, and its damaged ranges, in the log's order."""
+class Judged(NamedTuple):
+    """What a whole log lacks: offsets that no segment has, and damaged ranges, in the log's order.
+
+    is_compacted: the log shows that the log cleaner ran.
+    """
+
+    missing: list[Unseen]
+    damages: list[DamagedRange]
+    is_compacted: bool = False
+
+    @property
+    def lost(self) -> list[Unseen]:
+        """Returns the missing offsets, and those that may have been in damaged ranges."""
+        damages = [(one.first_lost, one.last_lost) for one in self.damages]
+        return [*self.missing, *(Unseen(first, last) for first, last in damages if first is not None)]
+
+
+def judged(scans: Scans) -> Judged:
+    """Judges the scans of a whole log by the order of its offsets."""
     ordered = sorted(scans, key=lambda one: one.file_base_offset)
     problems = [one for one in ordered if any(scan.report.problem for scan in scans[one])]
     read = [(segment, list(scans[segment])) for segment in ordered if segment not in problems]
     unread = [one.file_base_offset for one in problems]
     if not read:
-        return [], []
+        return Judged([], [])
     found, damages = placed(read, unread)
-    return missing_in(read, unread, found), damages
+    return Judged(missing_in(read, unread, found), damages, found.is_compacted)
 
 
 def damages_in(scans: Scans) -> Iterator[DamagedRange]:

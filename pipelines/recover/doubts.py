@@ -61,14 +61,16 @@ def unconfirmed(copies: Sequence[Copy], batches: np.ndarray, is_compacted: bool)
 def _is_behind_gap(copy: Copy, is_compacted: bool) -> np.ndarray:
     """Returns bool[n]: entries of a copy after a gap that neither damage nor the log cleaner explains."""
     entries = copy.entries
-    gap = without_gaps(copy, np.zeros(len(entries), dtype=bool), is_compacted)
+    is_whole = without_gaps(copy, np.zeros(len(entries), dtype=bool), is_compacted)
+    gap = is_whole.copy()
     if copy.cleaned_before is not None:  # the log cleaner leaves no gap across where it ended
         gap[1:] |= (entries["last"][:-1] < copy.cleaned_before) & (copy.cleaned_before < entries["base"][1:])
-    gap &= entries["is_sound"]
     gap[1:] &= entries["is_sound"][:-1] & (entries["base"][1:] > entries["last"][:-1] + 1)
     gap[1:] &= (entries["file"][1:] == entries["file"][:-1]) & (np.diff(entries["hurt_before"]) == 0)
     gap[:1] = False
-    return gap
+    gap |= is_whole & (entries["position"] == 0) & (entries["base"] > entries["file_base"])
+    result: np.ndarray = gap & entries["is_sound"]
+    return result
 
 
 def _is_confirmed(copy: Copy, is_compacted: bool) -> np.ndarray:

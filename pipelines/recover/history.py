@@ -89,13 +89,12 @@ def true_history(copies: Sequence[Copy], leaders: Sequence[Leader]) -> History:
     ends = {n: _end(by_number[n], is_true[n]) for n in holders}
     primary = max(live, key=lambda n: (ends[n], -len(by_number[n].hurts), -n))
     doubts += _diverged_without_epochs(copies, by_number[primary], is_true)
-    end = max([*ends.values(), *(_end(by_number[n], is_true[n]) for n in whole)])
+    start = max(starts, default=0)
+    end = max([start, *ends.values(), *(_end(by_number[n], is_true[n]) for n in whole)])
     for copy in copies:  # a broker cut off what it deleted after the end
         if copy.state == DELETED:
             is_true[copy.number] &= copy.entries["last"] < end
-    history = History(
-        epochs, max(starts, default=0), end, holders, primary, is_true, Certainty.CERTAIN, "", doubts
-    )
+    history = History(epochs, start, end, holders, primary, is_true, Certainty.CERTAIN, "", doubts)
     _judge(history, copies, noted, known)
     return history
 

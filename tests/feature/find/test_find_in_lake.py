@@ -186,6 +186,19 @@ def test_damage_before_a_wrong_base_offset_hides_no_more_than_in_the_segments(tm
     assert (found, unsearched) == rows(path=str(tmp_path / "logs"), key="k1", superseded=True)
 
 
+def test_offsets_before_a_segment_that_begins_with_damage_could_not_be_searched(tmp_path: Path) -> None:
+    broken = bytearray(batch(20))
+    broken[-1] ^= 1
+    put(tmp_path / "logs" / "t-0", 0, *batches(0, 5))
+    put(tmp_path / "logs" / "t-0", 20, bytes(broken), *batches(21, 2))
+    lake = str(tmp_path / "lake")
+    decode_batches.main(["--source", str(tmp_path / "logs"), "--lake", lake, "--cores", "1"])
+    _, of_segments = rows(path=str(tmp_path / "logs"), key="k1")
+    _, of_lake = rows(lake=lake, key="k1")
+    assert [unsearched[-2:] for unsearched in of_segments] == [(15, 20)]
+    assert of_lake == of_segments
+
+
 def test_offsets_that_no_segment_has_could_not_be_searched(
     tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
