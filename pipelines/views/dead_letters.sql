@@ -51,7 +51,8 @@ WITH letters AS (
   WHERE NOT r.is_control
 )
 SELECT l.topic, l.partition, l.offset, l.timestamp, l.writer, l.source_topic, l.source_partition, l.source_offset, l.connector, l.task, l.stage,
-  l.class_name, l.exception, l.message, l.stacktrace, l.key, l.value, f.topic IS NOT NULL, f.timestamp, f.key, f.value,
-  CASE WHEN f.topic IS NOT NULL THEN coalesce(hex(l.key), '-') = coalesce(hex(f.key), '-') AND coalesce(hex(l.value), '-') = coalesce(hex(f.value), '-') END,
+  l.class_name, l.exception, l.message, l.stacktrace, l.key, l.value, f.topic IS NOT NULL AS is_source_there,
+  f.timestamp AS source_timestamp, f.key AS source_key, f.value AS source_value,
+  CASE WHEN f.topic IS NOT NULL THEN coalesce(hex(l.key), '-') = coalesce(hex(f.key), '-') AND coalesce(hex(l.value), '-') = coalesce(hex(f.value), '-') END AS is_same,
   l.segment, l.batch_position
 FROM read l LEFT JOIN failed f ON f.copy = 1 AND f.topic = l.source_topic AND f.partition = l.source_partition AND f.offset = l.source_offset
