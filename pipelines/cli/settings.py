@@ -30,6 +30,7 @@ from kafka_log_lake.pipelines.cli.values import (
     delta_properties,
     flag,
     identifier,
+    key_files,
     memory,
     moment,
     offset_range,
@@ -110,7 +111,7 @@ class Reading(Selection):
         "PATH",
     )
     tier_key: tuple[str, ...] = setting(
-        (), texts, "private RSA key of encrypted objects; may be given several times", "ID=FILE.pem"
+        (), key_files, "private RSA key of encrypted objects; may be given several times", "ID=FILE.pem"
     )
     follow_symlinks: bool = setting(False, flag, "follow links inside a source")
     include_swap: bool = setting(

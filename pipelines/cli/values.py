@@ -108,6 +108,14 @@ def texts(value: object) -> tuple[str, ...]:
     return tuple(text(item) for item in value)
 
 
+def key_files(value: object) -> tuple[str, ...]:
+    """Returns texts ID=FILE with absolute paths, as tasks run in other folders."""
+    found = [text.partition("=") for text in texts(value)]
+    if not all(name and path for name, _, path in found):
+        raise ValueError("takes ID=FILE.pem: the id of the key in the manifests, and a private key")
+    return tuple(f"{name}={os.path.abspath(path)}" for name, _, path in found)
+
+
 def flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"must be true or false, not {value!r}")

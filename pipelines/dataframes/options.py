@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kafka_log_lake.pipelines.cli.errors import UserError
-from kafka_log_lake.pipelines.cli.values import MIB, byte_count, nearest, pattern, texts, whole_number
+from kafka_log_lake.pipelines.cli.values import (
+    MIB,
+    byte_count,
+    key_files,
+    nearest,
+    pattern,
+    texts,
+    whole_number,
+)
 from kafka_log_lake.udfs.decoder.decoded import Bounds, Scope
 from kafka_log_lake.udfs.format.schema import BATCHES, QUARANTINE, RECORDS, Column
 
@@ -51,6 +59,10 @@ def names(value: object) -> tuple[str, ...]:
     if not all(found):
         raise ValueError(f"must be names with commas between them, such as offset,value, not {value!r}")
     return found
+
+
+def _key_files(value: object) -> tuple[str, ...]:
+    return key_files(names(value))
 
 
 def one_of(*choices: str) -> Callable[[object], str]:
@@ -99,6 +111,10 @@ class Options:
     )
     slice_bytes: int = _option(128 * MIB, byte_count, "a larger segment is read by several tasks")
     follow_symlinks: bool = _option(False, flag, "follow links inside the path")
+    tier: tuple[str, ...] = _option((), names, "objects of tiered storage: folders or URIs, with commas")
+    tier_key: tuple[str, ...] = _option(
+        (), _key_files, "private keys of encrypted objects, `ID=FILE.pem,...`"
+    )
     typed: bool = _option(
         False, flag, "keys and values of one topic by the schemas in `_schemas-0` next to its folders"
     )

@@ -22,13 +22,15 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.cli.settings import Reading
 from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.cli.text_tables import size_text
 from kafka_log_lake.pipelines.dataframes.options import PRUNING, Options, option_name
-from kafka_log_lake.pipelines.listing.list_segments import TopicFilter, list_segments, no_segments_error
+from kafka_log_lake.pipelines.listing.list_segments import TopicFilter, no_segments_error
 from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.listing.naming import parse_folder
 from kafka_log_lake.pipelines.plan.headers import NO_INDEX, headers, is_file_older, read_index
+from kafka_log_lake.pipelines.plan.listed import list_sources
 from kafka_log_lake.pipelines.plan.scope import outside_by_name
 from kafka_log_lake.pipelines.plan.slices import Segment, Slice, cut, pack, slice_row
 from kafka_log_lake.udfs.spark.protocol import SLICE_SCHEMA
@@ -60,12 +62,9 @@ def list_requested(options: Options) -> list[Segment]:
 
     Raises a UserError where the path holds no segment, and where one of them, or its folder, can't be listed.
     """
-    listing = list_segments(
-        options.path,
-        follow_symlinks=options.follow_symlinks,
-        topics=options.topics,
-        exclude_topics=options.exclude_topics,
-    )
+    passed = ("follow_symlinks", "topics", "exclude_topics", "tier", "tier_key")
+    reading = Reading(source=options.path, **{name: getattr(options, name) for name in passed})
+    listing = list_sources(reading, include_deleted=None)
     _refuse_unreadable(listing, options)
     if not (listing.has_wanted or listing.not_requested):
         raise no_segments_error(options.path, listing)
@@ -227,7 +226,7 @@ def _pruned(segments: Sequence[Segment], options: Options) -> Iterator[Segment]:
     outside = outside_by_name(folders, bases, options.scope)
     since = options.starting_timestamp
     for segment, is_outside in zip(segments, outside, strict=True):
-        of_file = segment.segment, segment.file_base_offset, segment.length
+        of_file = segment.uri, segment.file_base_offset, segment.length
         if not is_outside and (since is None or not is_file_older(*of_file, since)):
             yield segment
 

@@ -97,6 +97,7 @@ def requested(given: Mapping[str, str], schema: StructType | None) -> tuple[Opti
         quarantine_content_bytes=defaults.quarantine_content_bytes,
         lake="",
         parquet_compression="",
+        tier_key=options.tier_key,
     )
     failfast = options.mode == FAILFAST
     return options, TableRead(options.table, *columns, failfast, stage, options.scope)

@@ -54,7 +54,7 @@ def plan_typed(options: Options) -> TypedPlan:
     registry = registry_of(schemas_next_to({segment.segment.rpartition("/")[0] for segment in segments}))
     found = TypedRecords(registry, topics[0])
     for one in segments:
-        with closing(open_source(one.segment)) as source:
+        with closing(open_source(one.uri)) as source:
             for records in data_records(source, Range(source.size()), NEEDED):
                 found.learn(records)
     plan = TypedPlan(registry, topics[0], types_text(found.types), found.plain, pa.schema([]))

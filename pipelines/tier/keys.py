@@ -1,27 +1,19 @@
-"""Reads ``--tier-key``: the private keys of encrypted objects."""
+"""Checks ``--tier-key``: the private keys of encrypted objects."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.udfs.storage.tier_keys import load_key, use_tier_keys
 
-_KEY = re.compile(r"([^=]+)=(.+)", re.DOTALL)
 
-
-def use_keys(texts: tuple[str, ...]) -> None:
-    """Makes the keys of ``--tier-key ID=FILE.pem`` known. Raises a UserError for one that can't be used."""
-    files: dict[str, str] = {}
-    for text in texts:
-        match = _KEY.fullmatch(text)
-        if match is None:
-            raise UserError(
-                "--tier-key takes ID=FILE.pem: the id of the key in the manifests, and a private key"
-            )
+def use_keys(texts: Sequence[str]) -> None:
+    """Makes the keys of texts ID=FILE known. Raises a UserError for one that can't be used."""
+    files = dict(text.split("=", 1) for text in texts)
+    for name, path in files.items():
         try:
-            load_key(match[2])
+            load_key(path)
         except ValueError as error:
-            raise UserError(f"--tier-key {match[1]}: {error}") from None
-        files[match[1]] = match[2]
+            raise UserError(f"--tier-key {name}: {error}") from None
     use_tier_keys(files)

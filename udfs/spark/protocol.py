@@ -90,7 +90,8 @@ class StageOptions:
     """The options of a run for its tasks. Sizes are in bytes; ``lake`` is where data files are written.
 
     began_us: when the run began, microseconds since 1970 UTC.
-    parquet_compression_level: None for the default of the codec.
+    parquet_compression_level: None for the default of the codec. tier_key: ``ID=FILE.pem`` of each private
+    key of encrypted objects.
     """
 
     run_id: str
@@ -101,6 +102,7 @@ class StageOptions:
     lake: str
     parquet_compression: str
     parquet_compression_level: int | None = None
+    tier_key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

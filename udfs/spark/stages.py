@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from kafka_log_lake.udfs.spark.protocol import ArrowBatches, FrameRead, Stage, StageOptions, TableRead
+from kafka_log_lake.udfs.storage.tier_keys import use_key_files
 
 
 def table_stage(read: TableRead) -> Stage:
@@ -54,6 +55,7 @@ def stage(name: StageName, options: StageOptions) -> Stage:
         from kafka_log_lake.udfs.spark import tasks
 
         tasks.keep_modules()
+        use_key_files(options.tier_key)
         makers: dict[str, Callable[[StageOptions], Stage]] = vars(tasks)
         yield from makers[name](options)(batches)
 

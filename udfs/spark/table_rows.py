@@ -17,6 +17,7 @@ from kafka_log_lake.udfs.format.schema import BATCHES, QUARANTINE, RECORDS, Tabl
 from kafka_log_lake.udfs.spark.protocol import ArrowBatches, TableRead
 from kafka_log_lake.udfs.spark.task_input import TaskSlice, slices_of
 from kafka_log_lake.udfs.storage.byte_source import SourceError
+from kafka_log_lake.udfs.storage.tier_keys import use_key_files
 from kafka_log_lake.udfs.words import counted_noun
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ def cut_for_spark(batch: pa.RecordBatch) -> ArrowBatches:
 
 def read_table(read: TableRead, slices: pa.RecordBatch) -> ArrowBatches:
     """Yields rows of a table from slices (SLICE_SCHEMA), in their order. Raises ReadFailed."""
+    use_key_files(read.options.tier_key)
     for slice_ in slices_of(iter([slices])):
         segment = slice_.row["segment"]
         damages: list[Damage] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -26,6 +26,12 @@ def use_tier_keys(files: Mapping[str, str]) -> None:
         os.environ[VARIABLE] = json.dumps({name: os.path.abspath(path) for name, path in files.items()})
     else:
         os.environ.pop(VARIABLE, None)
+
+
+def use_key_files(texts: Sequence[str]) -> None:
+    """Does what ``use_tier_keys`` does, with texts ID=FILE; nothing without any."""
+    if texts:
+        use_tier_keys(dict(text.split("=", 1) for text in texts))
 
 
 def load_key(path: str) -> Any:

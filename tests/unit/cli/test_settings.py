@@ -42,6 +42,7 @@ def test_every_setting_has_its_option() -> None:
         "until": "2026-01-31",
         "offsets": "7:",
         "currency": "EUR",
+        "tier_key": "7=/7.pem",
         "table_properties": "delta.appendOnly=true",
     }
     more = {
