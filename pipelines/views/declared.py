@@ -173,6 +173,7 @@ PUBLIC = {
             "mm2_checkpoints",
             "mm2_offset_syncs",
             "translate_offset",
+            "streams_applications",
             "streams_stores",
             "store",
         ),

@@ -221,6 +221,26 @@ def test_stores_are_named_with_their_application(ask: Ask) -> None:
     assert row["keys"] == len([one for one in STORES if one["topic"] == row["topic"]])
 
 
+def test_tasks_of_an_application_are_those_of_its_user_data(ask: Ask) -> None:
+    """``userdata.jsonl`` has what Streams' classes read of the same records."""
+    rows = ask("SELECT * FROM streams_applications WHERE application = 'shop' AND generation = 4")
+    members = {row["client_id"]: [r for r in rows if r["client_id"] == row["client_id"]] for row in rows}
+    assert {name: len(of) for name, of in members.items()} == {
+        "shop-a-StreamThread-1-consumer": 11,
+        "shop-b-StreamThread-1-consumer": 11,
+    }
+    assert {(r["endpoint"], r["metadata_version"]) for r in members["shop-b-StreamThread-1-consumer"]} == {
+        ("127.0.0.1:7001", 11)
+    }
+    of_task = {row["task"]: row["partitions"] for row in members["shop-b-StreamThread-1-consumer"]}
+    assert of_task["0_0"] == "orders-0,payments-0"
+    assert of_task["2_0"] == "shop-amount-by-item-repartition-0"
+    assert of_task.keys() == {f"{subtopology}_0" for subtopology in range(11)}
+    found = ask("SELECT DISTINCT task, stores FROM streams_applications WHERE application = 'pulse'")
+    stores = {row["task"]: row["stores"] for row in found if row["task"]}
+    assert (stores["0_0"], stores["1_0"]) == (None, ["pulse-words-count-changelog"])
+
+
 def test_other_bytes_under_the_same_names_are_nobodys(made: Callable[..., Ask]) -> None:
     """A topic of such a name is an application's only if more of its records are read than not."""
     text = [(b"connector-a", b"b"), (b"key", b"{}"), (None, b"x")]

@@ -5,8 +5,9 @@ One row a record. Nothing here raises for bad bytes: ``error`` of the struct say
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import astuple, fields
+from dataclasses import asdict, astuple, fields
 from typing import Any, get_type_hints
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow as pa
 from kafka_log_lake.udfs.values.apps import mirror
 from kafka_log_lake.udfs.values.apps.connect_topics import ConnectRecord, read_record
 from kafka_log_lake.udfs.values.apps.recognise import has_sound_fields, mirror_kind
+from kafka_log_lake.udfs.values.apps.user_data import StreamsTask, tasks_of
 from kafka_log_lake.udfs.values.internal.columns import structs
 from kafka_log_lake.udfs.values.schemas.payload import PayloadError
 
@@ -28,6 +30,26 @@ MIRROR_RECORD = pa.struct(
         *(("downstream_offset", pa.int64()), ("metadata", pa.string()), ("error", pa.string())),
     ]
 )
+
+
+STREAMS_TASKS = pa.list_(
+    pa.struct(
+        [(one.name, pa.int32() if one.name == "version" else pa.string()) for one in fields(StreamsTask)]
+    )
+)
+
+
+def streams_tasks(kinds: pa.Array, states: pa.Array) -> pa.Array:
+    """Returns the tasks of Streams in records of groups, as STREAMS_TASKS: ``tasks_of``.
+
+    kinds, states: as in ``consumer_groups``.
+    """
+    pairs = zip(kinds.to_pylist(), states.to_pylist(), strict=True)
+    found = [
+        None if state is None else [asdict(task) for task in tasks_of(kind, json.loads(state))]
+        for kind, state in pairs
+    ]
+    return pa.array(found, STREAMS_TASKS)
 
 
 def connect_records(keys: pa.Array, values: pa.Array) -> pa.Array:
@@ -78,5 +100,6 @@ def _mirror_row(topic: str, key: bytes | None, value: bytes | None) -> tuple[Any
 # name -> (takes, code, gives)
 FUNCTIONS: dict[str, tuple[tuple[str, ...], Callable[..., pa.Array], pa.DataType]] = {
     "kafka_connect_record": (("binary", "binary"), connect_records, CONNECT_RECORD),
+    "kafka_streams_tasks": (("string", "string"), streams_tasks, STREAMS_TASKS),
     "kafka_mirror_record": (("string", "binary", "binary"), mirror_records, MIRROR_RECORD),
 }

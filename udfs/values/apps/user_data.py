@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import binascii
 import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kafka_log_lake.udfs.values.apps.cursor import Cursor
@@ -192,3 +194,87 @@ def commit_metadata(encoded: str) -> dict[str, Any] | None:
         return {"partitionTime": time, "processorMetadata": times}
     except (PayloadError, binascii.Error, ValueError):
         return None
+
+
+@dataclass(frozen=True)
+class StreamsTask:
+    """A task of Streams that a member of a group has, or a store of a subtopology.
+
+    task: such as 1_0; of a store its subtopology. role: active, standby, warmup or store; None for a member
+    without tasks. partition: that the member reads for an active task. store: topic of a changelog.
+    """
+
+    member: str | None = None
+    client: str | None = None
+    host: str | None = None
+    process: str | None = None
+    endpoint: str | None = None
+    version: int | None = None
+    task: str | None = None
+    role: str | None = None
+    partitions: str | None = None
+    store: str | None = None
+
+
+def tasks_of(kind: str | None, value: Mapping[str, Any]) -> list[StreamsTask]:
+    """Returns the tasks that a record of a group's state has, by the value in Kafka's JSON.
+
+    kind: GroupMetadata, whose members have ``with_user_data``; StreamsGroupCurrentMemberAssignment;
+    StreamsGroupTopology, of which the stores. [] for others.
+    """
+    if kind == "StreamsGroupTopology":
+        return [
+            StreamsTask(task=one["subtopologyId"], role="store", store=changelog["name"])
+            for one in value["subtopologies"]
+            for changelog in one["stateChangelogTopics"]
+        ]
+    if kind == "StreamsGroupCurrentMemberAssignment":
+        names = {"active": "activeTasks", "standby": "standbyTasks", "warmup": "warmupTasks"}
+        found = [
+            StreamsTask(task=f"{one['subtopologyId']}_{partition}", role=role)
+            for role, name in names.items()
+            for one in value[name]
+            for partition in one["partitions"]
+        ]
+        return found or [StreamsTask()]
+    if kind != "GroupMetadata" or value.get("protocol") != PROTOCOL:
+        return []
+    return [task for member in value["members"] for task in _tasks_of_member(member)]
+
+
+def _tasks_of_member(member: Mapping[str, Any]) -> Iterator[StreamsTask]:
+    """Yields the tasks of a member; partitions and active tasks of an assignment stand in the same order."""
+    said, given = (
+        member[side] if isinstance(member[side], dict) else {} for side in ("subscription", "assignment")
+    )
+    about, tasks = (
+        one.get("userData") if isinstance(one.get("userData"), dict) else {} for one in (said, given)
+    )
+    own = StreamsTask(
+        member["memberId"],
+        member["clientId"],
+        member["clientHost"],
+        about.get("processId"),
+        about.get("userEndPoint"),
+        about.get("version"),
+    )
+    places = [
+        f"{one['topic']}-{partition}"
+        for one in given.get("assignedPartitions", ())
+        for partition in one["partitions"]
+    ]
+    of_task: dict[str, list[str]] = {task: [] for task in tasks.get("activeTasks", ())}
+    if len(places) == len(tasks.get("activeTasks", ())):
+        for task, place in zip(tasks["activeTasks"], sorted(places, key=_by_partition), strict=True):
+            of_task[task].append(place)
+    for task, read in of_task.items():
+        yield replace(own, task=task, role="active", partitions=",".join(sorted(read)) or None)
+    for task in tasks.get("standbyTasks", ()):
+        yield replace(own, task=task, role="standby")
+    if not of_task and not tasks.get("standbyTasks"):
+        yield own
+
+
+def _by_partition(place: str) -> tuple[str, int]:
+    topic, _, partition = place.rpartition("-")
+    return topic, int(partition)
