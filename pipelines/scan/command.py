@@ -30,6 +30,7 @@ from kafka_log_lake.pipelines.plan.listed import list_sources, listed_segments
 from kafka_log_lake.pipelines.scan import report
 from kafka_log_lake.pipelines.scan.coordinators import add_endings
 from kafka_log_lake.pipelines.scan.findings import Findings, collect
+from kafka_log_lake.pipelines.scan.loading import add_unloadable
 from kafka_log_lake.pipelines.scan.report_json import to_json
 from kafka_log_lake.pipelines.tasks.first_payloads import SchemaSegments
 from kafka_log_lake.pipelines.tasks.scan_segments import scan_segments
@@ -79,6 +80,7 @@ def scan(settings: Settings | str | os.PathLike[str]) -> Findings:
         findings.named = settings.topic, settings.partition
     _add_placements(findings, listing, settings)
     add_endings(findings, listing)
+    add_unloadable(findings, listing)
     findings.seconds = time.monotonic() - began
     return findings
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -122,6 +122,30 @@ class ScannedLog:
         ]
 
 
+class Stop(NamedTuple):
+    """Where a loader stops, or what it ignores, and why.
+
+    offset: of the record. releases: of Kafka that are affected. after_cleaning: it loads now, and no longer
+    once the log cleaner came so far.
+    """
+
+    offset: int
+    why: str
+    releases: str
+    issue: str
+    remedy: str
+    after_cleaning: bool = False
+
+
+class Unloadable(NamedTuple):
+    """A log that does not load, or not in full."""
+
+    topic: str
+    partition: int
+    partition_dir: str
+    stop: Stop
+
+
 @dataclass
 class Findings:
     """All findings of a scan. skipped: reason -> number of files or folders. unreadable: URI -> why.
@@ -151,6 +175,7 @@ class Findings:
     clusters: dict[str, list[str]] = field(default_factory=dict)
     sort: str = "bytes"
     prepared: list[CoordinatorState] = field(default_factory=list)
+    unloadable: list[Unloadable] = field(default_factory=list)
     seconds: float = 0.0
 
     @property

@@ -123,7 +123,23 @@ def _transactions(findings: Findings, names: Mapping[str, str]) -> Iterator[Sect
 
 
 def _ends_and_copies(findings: Findings, names: Mapping[str, str]) -> Iterator[Section]:
-    """Yields the tables of how logs end, and of their copies."""
+    """Yields the tables of logs that do not load, of how logs end, and of their copies."""
+    yield Section(
+        "will not load",
+        ("log", "offset", "when", "releases", "why", "remedy"),
+        [
+            (
+                f"{printable(one.topic)}-{one.partition}",
+                f"{one.stop.offset:,}",
+                "after compaction" if one.stop.after_cleaning else "now",
+                f"{one.stop.releases} ({one.stop.issue})",
+                printable(one.stop.why),
+                printable(one.stop.remedy),
+            )
+            for one in findings.unloadable
+        ],
+        (1,),
+    )
     yield Section(
         "tails",
         ("log", "tail", "bytes", "lost"),

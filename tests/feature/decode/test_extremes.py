@@ -96,7 +96,9 @@ def rows(database: DuckDBPyConnection, relation: str) -> tuple[Counter[str], int
     """
     found: pa.Table = database.sql(f"SELECT * FROM {relation}").to_arrow_table()
     of_runs = ("run_id", "decoded_at", "read_at", "open_now_ms")  # another one a moment later
-    kept = [name for name in found.column_names if name not in of_runs]
+    # of the lake: whether it has commits at all
+    of_lake = ("note", "unread_records") if relation.startswith("unused_topics") else ()
+    kept = [name for name in found.column_names if name not in (*of_runs, *of_lake)]
     texts = [repr(row) for row in found.select(kept).to_pylist()]
     others = ("mad", "'__", "/__", "'topic': None")
     own = [text for text in texts if not any(word in text for word in others)]
