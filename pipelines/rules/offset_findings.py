@@ -13,15 +13,15 @@ import pyarrow as pa
 from kafka_log_lake.pipelines.rules.files import LOG, Files
 from kafka_log_lake.udfs.batches import offset_findings as of
 from kafka_log_lake.udfs.batches.offset_findings import Order, order, with_undecoded
-from kafka_log_lake.udfs.batches.offsets import NO_LIMIT, RUN, are_cleaned
+from kafka_log_lake.udfs.batches.offsets import NO_LIMIT, RUN, are_cleaned, begins_of_runs, joined
 from kafka_log_lake.udfs.batches.retention import COMPACTED_TOPICS
 from kafka_log_lake.udfs.compute import pc
 from kafka_log_lake.udfs.format.schema import OFFSET_FINDINGS
 
 # Columns of the sound batches, and of quarantine, that decide
 BATCH_COLUMNS = (
-    *("segment", "position", "base_offset", "last_offset", "record_count", "delete_horizon_ms"),
-    "status",
+    *("segment", "position", "size_bytes", "base_offset", "last_offset", "record_count"),
+    *("delete_horizon_ms", "status"),
 )
 PLACE_COLUMNS = ("segment", "position")
 DAMAGE_COLUMNS = (*PLACE_COLUMNS, "size_bytes")
@@ -76,9 +76,9 @@ def runs_of_files(files: Files, which: np.ndarray, is_cleaned: np.ndarray) -> tu
 
 
 def runs_of_batches(files: Files, batches: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Returns RUN[n], a run a batch, and the file of each, in the order of the files.
+    """Returns RUN[n], and the file of each, in the order of the files.
 
-    batches: BATCH_COLUMNS of sound batches.
+    A batch that its file's names contradict is a run of its own. batches: BATCH_COLUMNS of sound batches.
     """
     file, position = files.numbers(batches.column("segment")), batches.column("position").to_numpy()
     in_order = np.lexsort((position, file))
@@ -93,7 +93,11 @@ def runs_of_batches(files: Files, batches: pa.Table) -> tuple[np.ndarray, np.nda
     records = batches.column("record_count").to_numpy()
     runs["is_cleaned"] = is_ok & (has_horizon | are_cleaned(first, last, records))
     runs["batches"] = 1
-    return runs[in_order], file[in_order]
+    runs, file, size = runs[in_order], file[in_order], batches.column("size_bytes").to_numpy()[in_order]
+    begins = begins_of_runs(runs["first"], runs["last"], runs["file_base"], runs["file_limit"])
+    begins[1:] |= (file[1:] != file[:-1]) | (runs["position"][1:] != runs["position"][:-1] + size[:-1])
+    begins |= (runs["first"] < runs["file_base"]) | (runs["last"] >= runs["file_limit"])
+    return joined(runs, begins), file[begins]
 
 
 def findings_of(

@@ -66,19 +66,27 @@ def runs_of(
     first, last, position, size: int64[m] of each batch. is_cleaned: bool[m], it shows that the log cleaner
     ran. file_base, file_limit: base offsets in the names of the file and of the next one.
     """
-    last = np.maximum(first, last)
-    begins = begins_of_runs(first, last, file_base, file_limit)
+    runs = np.zeros(len(first), dtype=RUN)
+    runs["file_base"], runs["file_limit"], runs["position"] = file_base, file_limit, position
+    runs["first"], runs["last"] = first, np.maximum(first, last)
+    runs["first_last"], runs["last_base"], runs["batches"] = runs["last"], first, 1
+    runs["is_cleaned"] = is_cleaned
+    begins = begins_of_runs(first, runs["last"], file_base, file_limit)
     begins[1:] |= position[1:] != position[:-1] + size[:-1]
+    return joined(runs, begins)
+
+
+def joined(runs: np.ndarray, begins: np.ndarray) -> np.ndarray:
+    """Joins runs (RUN[n]) up to the next one that begins another run (bool[n]); the first one does."""
     at = np.flatnonzero(begins)
-    runs = np.zeros(len(at), dtype=RUN)
-    runs["file_base"], runs["file_limit"] = file_base, file_limit
+    found = np.take(runs, at)
     if len(at):
-        runs["position"], runs["first"], runs["first_last"] = position[at], first[at], last[at]
-        runs["batches"] = np.diff(np.append(at, len(first)))
-        ends = np.append(at[1:], len(first)) - 1
-        runs["last"], runs["last_base"] = last[ends], first[ends]
-        runs["is_cleaned"] = np.logical_or.reduceat(is_cleaned, at)
-    return runs
+        ends = np.append(at[1:], len(runs)) - 1
+        for name in ("last", "last_base"):
+            found[name] = runs[name][ends]
+        found["batches"] = np.add.reduceat(runs["batches"], at)
+        found["is_cleaned"] = np.logical_or.reduceat(runs["is_cleaned"], at)
+    return found
 
 
 def misplaced(runs: np.ndarray, log: np.ndarray | None = None) -> np.ndarray:
