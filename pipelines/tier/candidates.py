@@ -40,6 +40,7 @@ class Candidate:
     rank: as above. uri: by which ``open_source`` opens it. base, length, modified: of the file, as a listing
     has them. first, last: its offsets; last is NO_END where only its content tells it. epochs: of it; empty
     where only its content tells them. name: for people. problem: why it can't be read.
+    is_cut: whether the object is shorter than the metadata say; whole: URI and bytes of a longer one.
     """
 
     rank: int
@@ -53,6 +54,7 @@ class Candidate:
     name: str = ""
     problem: str | None = None
     is_cut: bool = False
+    whole: tuple[str, int] | None = None
     intervals: list[Interval] = field(default_factory=list)
 
     @cached_property
@@ -78,6 +80,23 @@ class Candidate:
         except SourceError as error:
             self.problem = str(error)
         return np.concatenate(parts)
+
+    def check_first(self) -> None:
+        """Takes the offsets of its content where its first batch is not the one that the metadata name."""
+        head = np.zeros(8, dtype=np.uint8)
+        try:
+            with closing(open_source(self.uri, self.length)) as source:
+                if source.read_into(0, head) < len(head) or source.unreadable(0, len(head)):
+                    return
+        except SourceError:
+            return  # as reading it will say
+        base = int.from_bytes(head.tobytes(), "big", signed=True)
+        if base == self.first:
+            return
+        self.uri, self.length = self.whole or (self.uri, self.length)
+        if len(self.batches):
+            self.base = self.first = int(self.batches["base"][0])
+            self.last, self.epochs = NO_END, ()
 
     def runs(self) -> list[Interval]:
         """Returns the offsets of its sound batches, as intervals in which none is missing."""

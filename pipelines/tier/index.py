@@ -129,6 +129,7 @@ def _named(segment: RemoteSegment, found: TierSegment | None, tier: Tier) -> Can
     assert found is not None
     wanted, one.length = segment.size or found.length, found.length
     if one.length > wanted:  # segmentSizeInBytes tells where the segment ends
+        one.whole = one.uri, one.length
         one.uri, one.length = with_range(one.uri, 0, wanted), wanted
     one.is_cut = one.length < wanted
     return one

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +38,8 @@ from kafka_log_lake.udfs.batches.clocks import UNKNOWN
 from kafka_log_lake.udfs.batches.log_start import BY_SEGMENTS, FirstEpoch, LogStart, log_start
 from kafka_log_lake.udfs.format.file_names import file_name
 from kafka_log_lake.udfs.storage.byte_source import with_range
+
+_THREADS = 16  # that look at first batches: a store takes some 20 ms a request
 
 
 @dataclass
@@ -118,6 +121,8 @@ def _joined(
 
     rows: of its local segments, by base offset. epochs: of its ``leader-epoch-checkpoint``.
     """
+    with ThreadPoolExecutor(_THREADS) as threads:
+        list(threads.map(Candidate.check_first, (one for one in remote.named if one.problem is None)))
     history = epochs or history_of(remote.named or remote.others)
     first_known = None if start is None or start.witness == BY_SEGMENTS else start.offset
     named = [one for one in remote.named if _set_intervals(one, history, first_known)]

@@ -120,6 +120,17 @@ def test_objects_that_no_metadata_name_are_not_read(
     assert found(case, capsysbinary)[0] == truth("local")
 
 
+def test_objects_with_exchanged_contents_are_read_by_their_contents(
+    copied: Callable[[str], Path], capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    case = copied("local")
+    (one,), (other,) = objects(case, 137), objects(case, 547)
+    content = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(content)
+    assert found(case, capsysbinary)[0] == truth("local")
+
+
 def test_a_flipped_bit_in_a_chunk_costs_its_batches_alone(
     copied: Callable[[str], Path], capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
