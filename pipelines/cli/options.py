@@ -43,7 +43,7 @@ from kafka_log_lake.pipelines.cli.settings import (
 from kafka_log_lake.pipelines.cli.status import say
 from kafka_log_lake.pipelines.cli.streams import drop_output, set_up_streams
 from kafka_log_lake.pipelines.cli.terminal import COMMAND, invocation, printable
-from kafka_log_lake.pipelines.cli.values import flag, nearest, option, texts
+from kafka_log_lake.pipelines.cli.values import flag, key_files, nearest, option, texts
 from kafka_log_lake.udfs.storage.regular_file import read_regular
 
 DEBUG = "KAFKA_LAKE_DEBUG"
@@ -135,7 +135,7 @@ def add_setting(parser: Parser, name: str, shows_rare: bool, creates_lake: bool)
         help_text = argparse.SUPPRESS
     how: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
     if parse is not flag:
-        how = {"action": "append" if parse is texts else "store", "metavar": metavar_of(field)}
+        how = {"action": "append" if parse in (texts, key_files) else "store", "metavar": metavar_of(field)}
     names = [option(one) for one in (*ALIASES.get(name, ()), name)]
     parser.group(GROUPS[name]).add_argument(
         *names, dest=name, default=argparse.SUPPRESS, help=help_text, **how

@@ -70,7 +70,8 @@ def objects(case: Path, base: int, suffix: str = ".log") -> list[Path]:
 
 @pytest.mark.parametrize("case", ["local", "zstd", "encrypted"])
 def test_the_union_is_what_consumers_read(case: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    records, said = found(DATA / case, capsysbinary, *keys(DATA / case))
+    other = ["--tier-key", f"other={DATA / 'encrypted' / 'keys' / 'key-1.private.pem'}"]
+    records, said = found(DATA / case, capsysbinary, *keys(DATA / case), *other)
     assert records == truth(case)
     assert said == ""
 
