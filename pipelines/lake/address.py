@@ -18,7 +18,7 @@ from kafka_log_lake.pipelines.cli.terminal import printable
 from kafka_log_lake.pipelines.cli.values import is_utf8
 from kafka_log_lake.pipelines.engine.delta import open_table
 from kafka_log_lake.pipelines.listing.uris import local_path, missing_mount
-from kafka_log_lake.udfs.format.recovery_tables import HEALED_BATCHES
+from kafka_log_lake.udfs.format.recovery_tables import HEALED_BATCHES, HEALED_LOG
 from kafka_log_lake.udfs.format.report_tables import REPORT_TABLES
 from kafka_log_lake.udfs.format.schema import OFFSET_FINDINGS, SEGMENTS, TABLES, Table
 from kafka_log_lake.udfs.storage.store import canonical_uri, is_object_store, is_of_fsspec, is_s3
@@ -26,8 +26,7 @@ from kafka_log_lake.udfs.storage.store import canonical_uri, is_object_store, is
 # A property of every table; the columns differ between versions
 SCHEMA_VERSION = 4
 VERSION_PROPERTY = "kafkaLogLake.schemaVersion"
-# The log that recover makes of several copies; the folder of a lake for each of the copies
-HEALED_LOG, COPIES = "healed", "_copies"
+COPIES = "_copies"  # the folder of a lake for each of the copies that recover compared
 
 
 class MissingTable(UserError):

@@ -20,7 +20,6 @@ from functools import cache
 import numpy as np
 
 from kafka_log_lake.pipelines.cli.errors import UserError
-from kafka_log_lake.pipelines.lake.address import HEALED_LOG
 from kafka_log_lake.pipelines.listing.checkpoints import read_offsets
 from kafka_log_lake.pipelines.listing.identity import Identity, read_identity
 from kafka_log_lake.pipelines.listing.local import topic_id_of
@@ -51,6 +50,7 @@ from kafka_log_lake.pipelines.plan.headers import end_of_batches
 from kafka_log_lake.pipelines.recover.entries import DELETED, Copy, SegmentFile
 from kafka_log_lake.udfs.batches.account import REMOTE_METADATA
 from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX
+from kafka_log_lake.udfs.format.recovery_tables import HEALED_LOG
 from kafka_log_lake.udfs.indexes.checkpoint_files import (
     LEADER_EPOCH_FILE,
     MOST_BYTES,

@@ -98,6 +98,8 @@ DIVERGENCE = Table(
     ),
 )
 
+HEALED_LOG = "healed"  # the name of the log that recover makes of several copies
+
 HEALED_BATCHES = Table(
     "healed_batches",
     "One row for each batch of the healed log: the copy that it was taken from, and where it is there",
