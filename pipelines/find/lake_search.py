@@ -315,7 +315,9 @@ def _widened(damage: DamagedRange, lost: Iterable[Unseen]) -> DamagedRange:
     """
     first = damage.first_lost
     for one in lost:
-        if first is not None and one.first <= first and (one.last is None or first <= one.last):
+        if first is None or one.first is None:
+            continue
+        if one.first <= first and (one.last is None or first <= one.last):
             following = None if one.last is None else one.last + 1
             return replace(damage, last_offset=one.first - 1, next_offset=following)
     return damage
