@@ -82,14 +82,18 @@ class Candidate:
         return np.concatenate(parts)
 
     def check_first(self) -> None:
-        """Takes the offsets of its content where its first batch is not the one that the metadata name."""
+        """Takes the offsets of its content where its first batch is not the one that the metadata name; ranks
+        it last where it can't be opened, as without its key.
+        """
         head = np.zeros(8, dtype=np.uint8)
         try:
             with closing(open_source(self.uri, self.length)) as source:
                 if source.read_into(0, head) < len(head) or source.unreadable(0, len(head)):
                     return
-        except SourceError:
-            return  # as reading it will say
+        except SourceError as error:
+            self.problem = str(error).removeprefix(f"{self.name.rpartition('/')[2]}: ")
+            self.rank = UNREADABLE
+            return
         base = int.from_bytes(head.tobytes(), "big", signed=True)
         if base == self.first:
             return

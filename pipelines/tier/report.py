@@ -33,7 +33,10 @@ ORPHAN, UNFINISHED_COPY, UNFINISHED_DELETE = "orphan", "unfinished_copy", "unfin
 DELETED_TOPIC, FOREIGN = "deleted_topic", "foreign"
 NEVER_UPLOADS, ON_DISK_TOO = "never_uploads", "on_disk_too"
 PAID_FOR = (ORPHAN, UNFINISHED_COPY, UNFINISHED_DELETE, DELETED_TOPIC)  # objects that no broker reads
-_NEEDED = {LOCAL: (".index", ".timeindex", ".leader_epoch_checkpoint", ".snapshot"), PLUGIN: (".indexes",)}
+_NEEDED = {
+    LOCAL: (".index", ".timeindex", ".leader_epoch_checkpoint", ".snapshot"),
+    PLUGIN: (".indexes", MANIFEST),
+}
 Row = dict[str, Any]
 
 
@@ -48,11 +51,13 @@ def report_rows(listing: Listing, index: RemoteIndex, logs: Sequence[JoinedLog])
         rows += _of_segment(segment, by_id.get(name))
     living = {row["topic_id"] for row in listing.segments.to_pylist()}
     living |= {one.topic_id for one in index.named.values() if one.state in (STARTED, FINISHED)}
+    unopened = dict(_unopened(index))
     for one in index.tier.segments:
+        problem = one.problem or unopened.get(one.name)
         if one.segment_id not in index.named and index.is_named:
             rows.append(_of_orphan(one, living))
-        elif one.problem is not None:
-            rows.append(_of_objects(UNREADABLE, one, one.problem))
+        elif problem is not None and not _missing(one):
+            rows.append(_of_objects(UNREADABLE, one, problem))
     for uri, kind in index.tier.other.items():
         size = index.tier.other_sizes[uri]
         rows.append(_row(FOREIGN, object=uri, objects=1, bytes=size, detail=kind))
@@ -122,13 +127,31 @@ def _of_segment(segment: RemoteSegment, found: TierSegment | None) -> Iterator[R
             row = _of_objects(LOST, found, "its .log object is missing", segment)
         yield row | _of_metadata(segment)
         return
-    needed = (*_NEEDED.get(found.layout, ()), *((MANIFEST,) if found.layout == PLUGIN else ()))
-    missing = [suffix for suffix in needed if suffix not in found.files]
-    if missing:
+    if missing := _missing(found):
         yield _of_objects(INCOMPLETE, found, f"missing: {', '.join(missing)}", segment)
+    by = "manifest" if found.manifest is not None else "object"
     if found.problem is None and segment.size is not None and found.length != segment.size:
-        detail = f"{found.length} bytes by the object, {segment.size} by the metadata"
+        detail = f"{found.length} bytes by the {by}, {segment.size} by the metadata"
         yield _of_objects(SIZE_DIFFERS, found, detail, segment)
+    for suffix, size in found.manifest.stored_sizes() if found.manifest is not None else ():
+        stored = found.files.get(suffix, ("", size))[1]
+        if stored != size:
+            detail = f"{suffix} has {stored} bytes, {size} by the manifest"
+            yield _of_objects(SIZE_DIFFERS, found, detail, segment)
+
+
+def _missing(one: TierSegment) -> list[str]:
+    """Returns the suffixes of the objects that a segment of its layout has, and this one lacks."""
+    return [suffix for suffix in _NEEDED.get(one.layout, ()) if suffix not in one.files]
+
+
+def _unopened(index: RemoteIndex) -> Iterator[tuple[str, str]]:
+    """Yields URI and reason of the segments that count and could not be opened when the log was joined."""
+    for by_id in index.logs.values():
+        for of in by_id.values():
+            for one in of.named:
+                if one.problem is not None:
+                    yield one.name, one.problem
 
 
 def _of_orphan(one: TierSegment, living: set[str | None]) -> Row:

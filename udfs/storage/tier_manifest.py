@@ -11,13 +11,14 @@ import base64
 import io
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import zstandard
 
+from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX
 from kafka_log_lake.udfs.storage.byte_source import SourceUnreadable
 from kafka_log_lake.udfs.storage.tier_keys import INSTALL
 
@@ -55,6 +56,11 @@ class Manifest:
     def is_plain(self) -> bool:
         """Says whether the object holds the bytes of the segment as they are."""
         return not self.is_compressed and self.encryption is None
+
+    def stored_sizes(self) -> Iterator[tuple[str, int]]:
+        """Yields suffix and bytes of the objects that the manifest describes: ``.log`` and ``.indexes``."""
+        yield SEGMENT_SUFFIX, int(self.ends[-1]) if len(self.ends) else 0
+        yield ".indexes", max((position + size for position, size in self.indexes.values()), default=0)
 
     @property
     def segment_id(self) -> str | None:

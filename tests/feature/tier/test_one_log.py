@@ -73,7 +73,7 @@ def test_the_union_is_what_consumers_read(case: str, capsysbinary: pytest.Captur
     other = ["--tier-key", f"other={DATA / 'encrypted' / 'keys' / 'key-1.private.pem'}"]
     records, said = found(DATA / case, capsysbinary, *keys(DATA / case), *other)
     assert records == truth(case)
-    assert said == ""
+    assert "warning" not in said
 
 
 def test_a_missing_object_is_served_by_the_disk_or_named(
@@ -88,6 +88,21 @@ def test_a_missing_object_is_served_by_the_disk_or_named(
     assert truth("local") - records == lost
     assert f"offsets {MISSING} to 263 are in file://{gone[0]}, which can't be read" in said
     assert gone[1].name not in said
+
+
+def test_of_damage_on_the_disk_and_in_the_tier_each_serves_the_other(
+    copied: Callable[[str], Path], capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    case = copied("local")
+    assert {record[2] for record in truth("local")} >= {ON_DISK_TOO, 676}
+    (of_tier,), of_disk = objects(case, ON_DISK_TOO), case / "log-dir" / "small-0" / f"{676:020d}.log"
+    for path in (of_tier, of_disk):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    records, said = found(case, capsysbinary)
+    assert records == truth("local")
+    assert "warning" not in said
 
 
 def test_without_the_local_log_the_tier_serves_what_it_has(

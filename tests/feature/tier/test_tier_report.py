@@ -70,6 +70,20 @@ def test_what_agrees_gives_no_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert {row["kind"] for row in rows} == {"on_disk_too"}
 
 
+def test_a_cut_object_and_a_lacking_key_are_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = Path(shutil.copytree(DATA / "encrypted", tmp_path / "case"))
+    for suffix, base in ((".log", 0), (".indexes", 303)):
+        (path,) = (case / "tier").glob(f"small-*/0/{base:020d}-*{suffix}")
+        path.write_bytes(path.read_bytes()[:-7])
+    rows = scanned(case, capsys, "--tier-key", KEY)
+    cut = [(row["first_offset"], row["detail"].split()[0]) for row in of(rows, "size_differs")]
+    assert cut == [(0, ".log"), (303, ".indexes")]
+    assert not of(rows, "unreadable")
+    lacking = of(scanned(case, capsys), "unreadable")
+    assert {row["first_offset"] for row in lacking} >= {0, 303}
+    assert {row["detail"] for row in lacking} == {"it is encrypted by key key-1: --tier-key key-1=FILE.pem"}
+
+
 def test_an_object_is_dumped_and_inspected_as_its_segment(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     (path,) = (DATA / "encrypted" / "tier").glob("small-*/0/*0303-*.log")
     assert dump.main([str(path), "--deep-iteration", "--tier-key", KEY]) == 0
