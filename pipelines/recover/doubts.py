@@ -26,8 +26,9 @@ def unconfirmed(copies: Sequence[Copy], batches: np.ndarray, is_compacted: bool)
 
     A base offset is confirmed by a batch that touches it, by the name of the segment that begins with it, or
     by other copies of the batch: one that is itself confirmed, or two that store the same offset. One that
-    was corrected in the cleaned part of a log is not confirmed by its neighbours. One after a gap that
-    nothing explains is confirmed by other copies alone.
+    was corrected in the cleaned part of a log is not confirmed by its neighbours, and one after damage not by
+    the name of the next segment alone. One after a gap that nothing explains is confirmed by other copies
+    alone.
     """
     is_hurt = any(hurt.reason not in TAILS for copy in copies for hurt in copy.hurts)
     is_hurt |= any((copy.entries["mended"] & _CORRECTED).any() for copy in copies)
@@ -76,10 +77,15 @@ def _is_behind_gap(copy: Copy, is_compacted: bool) -> np.ndarray:
 def _is_confirmed(copy: Copy, is_compacted: bool) -> np.ndarray:
     """Returns bool[n]: entries of a copy whose base offset is confirmed within the copy."""
     entries = copy.entries
+    is_first = (entries["position"] == 0) & (entries["base"] == entries["file_base"])
+    adjoins = entries["base"][1:] == entries["last"][:-1] + 1
     is_weak = (entries["mended"] & _CORRECTED) != 0
     is_weak &= ~without_gaps(copy, np.zeros(len(entries), dtype=bool), is_compacted)
-    touches = (entries["base"][1:] == entries["last"][:-1] + 1) & ~is_weak[1:] & ~is_weak[:-1]
-    found: np.ndarray = ~is_weak & (entries["position"] == 0) & (entries["base"] == entries["file_base"])
+    # after damage the next file's name alone places no batch: a segment may be missing between them
+    run = np.cumsum(np.append(True, ~adjoins | (np.diff(entries["file"]) != 0))[: len(entries)])
+    is_weak |= np.bincount(run, is_first | (entries["mended"] & BASE_OFFSET == 0))[run] == 0
+    touches = adjoins & ~is_weak[1:] & ~is_weak[:-1]
+    found: np.ndarray = ~is_weak & is_first
     found[1:] |= touches
     found[:-1] |= touches
     return found

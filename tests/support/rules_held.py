@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -220,12 +221,13 @@ def _name(log: Log) -> str:
 
 
 def _hides_a_batch(log: Log) -> bool:
-    """Returns whether a wrong base offset is between garbage: such a batch could be one within a value."""
-    return any(
-        before.is_garbage and one.base_offset != one.true_base and after.is_garbage
-        for segment in log.segments
-        for before, one, after in zip(segment.batches, segment.batches[1:], segment.batches[2:], strict=False)
-    )
+    """Returns whether all base offsets between garbage are wrong: such batches could lie within a value."""
+    for segment in log.segments:
+        parts = [[*own] for _, own in groupby(segment.batches, lambda one: one.is_garbage)]
+        for part in parts[1:-1]:
+            if all(not one.is_garbage and one.base_offset != one.true_base for one in part):
+                return True
+    return False
 
 
 def _differing(

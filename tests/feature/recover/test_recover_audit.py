@@ -352,3 +352,15 @@ DOUBTFUL: dict[str, list[tuple[list[bytes], int | None]]] = {
 def test_what_the_copies_do_not_decide_is_said(tmp_path: Path, doubt: str) -> None:
     _, doubts = recovered(tmp_path, DOUBTFUL[doubt])
     assert [one for one in doubts if doubt in one], doubts
+
+
+@pytest.mark.parametrize("is_hurt", [True, False])
+def test_the_next_file_alone_gives_no_sure_place_to_a_batch_after_damage(
+    tmp_path: Path, is_hurt: bool
+) -> None:
+    """A segment may be missing before the next file: the offset that the batch stores would be right then."""
+    last = b"\xff" * 90 + log(X) if is_hurt else moved(log(W), 1)
+    put(tmp_path / "b0" / "t-0", 7 if is_hurt else 3, log((7, b"k", b"1")) if is_hurt else log(GONE))
+    _, doubts = recovered(tmp_path, [([log(A, OLD), last], None)])
+    found = [one for one in doubts if "nothing confirms the base offset of 1 batch" in one]
+    assert len(found) == is_hurt, doubts

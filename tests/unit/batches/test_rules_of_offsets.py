@@ -10,9 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.scan.command import scan
 from tests.support.made_database import database_of, with_transactions
 from tests.support.made_tables import tables
-from tests.support.random_logs import Log, LogBatch, Segment, random_logs
+from tests.support.random_logs import Log, LogBatch, Segment, random_logs, write_files
 from tests.support.rule_model_offsets import OffsetModel
 from tests.support.rules_held import FIRST_RUN, SQL, in_decode, in_files, in_recover, in_sql
 
@@ -206,3 +210,20 @@ def test_spark_gives_the_rows_of_duckdb(spark: SparkSession) -> None:
     for statement in SQL.values():
         rows = sorted(map(repr, (tuple(row) for row in spark.sql(statement).collect())))
         assert rows == sorted(map(repr, database.sql(statement).fetchall())), statement
+
+
+@pytest.mark.parametrize("order", ["gwgss", "gwwgss", "sgwwgss"])
+def test_batches_between_garbage_of_which_all_base_offsets_are_wrong_count_as_damaged(
+    tmp_path: Path, order: str
+) -> None:
+    """They could lie within a value. Letters: sound, garbage, and wrong by a bit of its own."""
+    batches = [LogBatch(2 * at, 2 * at, 2, 2, is_garbage=c == "g") for at, c in enumerate(order)]
+    for at, bit in zip((at for at, c in enumerate(order) if c == "w"), (5, 16), strict=False):
+        batches[at] = replace(batches[at], base_offset=batches[at].true_base ^ 1 << bit)
+    log = Log("t", 0, "/logs", (Segment(0, tuple(batches), 0),))
+    write_files(tmp_path, [log])
+    (own,) = scan(Settings(source=(str(tmp_path),), cores=1)).logs
+    first, sound = 2 * order.index("g"), 2 * order.rindex("g") + 2
+    assert [(o.first_lost, o.last_lost, o.next_offset) for o in own.damages] == [(first, sound - 1, sound)]
+    plain = replace(log_of((0, [(0, 1, "ok")])), topic="plain")
+    assert [*in_files(tmp_path.resolve() / "both", [log, plain])] == []
