@@ -177,7 +177,7 @@ _OWN_FILES = {
     *("udfs/storage/regular_file.py", "udfs/storage/pieces.py", "udfs/decoder/compile_kernels.py"),
     *("udfs/package_files.py", "udfs/kernels/machine_code.py", "udfs/values/protobuf/schema.py"),
     *("udfs/values/internal/definitions.py", "udfs/arrow/parquet_sink.py"),
-    *("pipelines/cli/streams.py", "pipelines/engine/session.py"),
+    *("pipelines/cli/streams.py", "pipelines/engine/session.py", "pipelines/engine/pool.py"),
     *("pipelines/lake/intents.py", "pipelines/lake/lease.py", "pipelines/inspect_batch/page.py"),
     *("pipelines/sql/database.py", "pipelines/views/declared.py", "pipelines/rules/__init__.py"),
     *("pipelines/quality_report/metrics.py", "pipelines/quality_report/check.py"),
