@@ -21,6 +21,7 @@ from kafka_log_lake.udfs.storage.opening import open_source
 
 Epochs = Sequence[tuple[int, int]]  # leader epoch, the offset where it begins
 NO_END = 1 << 62
+MISSING = "its .log object is missing"
 # Which is taken where several have an offset: lower ones first
 DISK, REMOTE, UNNAMED, UNFINISHED, UNREADABLE = range(5)
 _BATCH = np.dtype([(name, "i8") for name in ("base", "last", "position", "end", "epoch")])

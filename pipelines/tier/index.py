@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from kafka_log_lake.pipelines.listing.naming import PartitionFolder
 from kafka_log_lake.pipelines.listing.remote_metadata import FINISHED, STARTED, RemoteMetadata, RemoteSegment
 from kafka_log_lake.pipelines.tier.candidates import (
+    MISSING,
     REMOTE,
     UNFINISHED,
     UNNAMED,
@@ -120,7 +121,7 @@ def _named(segment: RemoteSegment, found: TierSegment | None, tier: Tier) -> Can
     )
     one.name = one.uri.removesuffix(MANIFEST).removesuffix(SEGMENT_SUFFIX) + SEGMENT_SUFFIX
     if found is None or SEGMENT_SUFFIX not in found.files:
-        one.problem = "its .log object is missing"
+        one.problem = MISSING
     elif found.problem is not None:
         one.problem = found.problem
     if one.problem is not None:

@@ -22,6 +22,7 @@ from kafka_log_lake.pipelines.listing.naming import File, PartitionFolder, left_
 from kafka_log_lake.pipelines.listing.uris import canonical
 from kafka_log_lake.pipelines.tier.candidates import (
     DISK,
+    MISSING,
     NO_END,
     UNREADABLE,
     Candidate,
@@ -189,6 +190,8 @@ def _segments(log: JoinedLog) -> Iterator[Named]:
     seen = set[int]()
     for part in _with_gaps(log.parts):
         one = part.of
+        if one.problem == MISSING:
+            continue  # a gap of the log, whose offsets are lost
         begin, end = (0, one.length) if one.rank == UNREADABLE else _bytes_of(part)
         is_whole = begin == 0 and end == one.length
         if one.rank == DISK and is_whole:

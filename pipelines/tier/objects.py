@@ -193,7 +193,7 @@ def _kind(folder: str, name: str) -> str:
     if name.endswith((".parquet", ".avro", ".metadata.json")) and not name.startswith("."):
         return _PARQUET
     kind = name_kind(folder, name)
-    return kind if kind not in (None, LOCAL_TIER, PLUGIN_TIER) and kind is not None else "other file"
+    return "other file" if kind in (None, LOCAL_TIER, PLUGIN_TIER) else str(kind)
 
 
 def _read_manifests(segments: Iterable[TierSegment]) -> None:

@@ -20,6 +20,7 @@ from kafka_log_lake.pipelines.listing.remote_metadata import (
     STATES,
     RemoteSegment,
 )
+from kafka_log_lake.pipelines.tier.candidates import MISSING
 from kafka_log_lake.pipelines.tier.index import RemoteIndex
 from kafka_log_lake.pipelines.tier.join import JoinedLog
 from kafka_log_lake.pipelines.tier.objects import LOCAL, PLUGIN, TierSegment
@@ -124,7 +125,7 @@ def _of_segment(segment: RemoteSegment, found: TierSegment | None) -> Iterator[R
     if found is None or SEGMENT_SUFFIX not in found.files:
         row = _row(LOST, objects=0, bytes=0, detail="no .log object is there")
         if found is not None:
-            row = _of_objects(LOST, found, "its .log object is missing", segment)
+            row = _of_objects(LOST, found, MISSING, segment)
         yield row | _of_metadata(segment)
         return
     if missing := _missing(found):

@@ -13,16 +13,23 @@ REDPANDA = "Redpanda segment: it has a format of its own; copy the topic into Ka
 COMPRESSED = "compressed file: decompress it first, and give it the name of the segment"
 ARCHIVE = "archive: unpack it first"
 OSO_BACKUP = "file of an OSO backup (KBAK): restore it into a cluster with kafka-backup"
-LOCAL_TIER = (
-    "object of remote storage (LocalTieredStorage): its .log is a segment; copy it to "
+LOCAL_TIER = "object of remote storage (LocalTieredStorage): --tier reads it"
+PLUGIN_TIER = "object of remote storage, written by a plugin: --tier reads it"
+CONFLUENT = (
+    "object of Confluent's tiered storage: where its .segment is not encrypted, copy it to "
     "<topic>-<partition>/<20 digits>.log"
 )
-PLUGIN_TIER = "object of remote storage, written by a plugin: not read yet; read the topic through a broker"
 AUTOMQ = "object of AutoMQ: it has a format of its own; read the topic through AutoMQ"
-KINDS = (REDPANDA, COMPRESSED, ARCHIVE, OSO_BACKUP, LOCAL_TIER, PLUGIN_TIER, AUTOMQ)
+KINDS = (REDPANDA, COMPRESSED, ARCHIVE, OSO_BACKUP, LOCAL_TIER, PLUGIN_TIER, CONFLUENT, AUTOMQ)
 
 _UUID = r"[A-Za-z0-9_-]{22}"
-_REDPANDA = re.compile(r"[0-9]+-[0-9]+-v[0-9]+\.log")  # <base offset>-<term>-v1.log
+# On a disk <base offset>-<term>-v1.log; in a store <base offset>-<last offset>-<bytes>-<term>-v1.log.<term>
+_REDPANDA = re.compile(r"[0-9]+(?:-[0-9]+-[0-9]+)?-[0-9]+-v[0-9]+\.log(?:\.[0-9]+)?(?:\.index|\.tx)?")
+# <base offset>_<tier epoch>_v0.<suffix> below 0/<object id>/<topic id>/<partition> (TierObjectStore)
+_CONFLUENT = re.compile(
+    rf"{OFFSET_DIGITS}_[0-9]+_v[0-9]+\."
+    r"(?:segment|offset-index|timestamp-index|transaction-index|producer-state|epoch-state)"
+)
 _TIER = re.compile(
     rf"{OFFSET_DIGITS}-{_UUID}\.(?:log|indexes|rsm-manifest|index|timeindex|txnindex|snapshot)"
 )
@@ -35,7 +42,7 @@ _OSO_NAME = re.compile(r"segment-[0-9]+\.(?:kbs|bin|bin\.zst|bin\.lz4)")
 # How the names end that may be of such a file: the others need no look
 SUFFIXES: tuple[str, ...] = (
     *(*_ARCHIVES, *_OSO, ".gz", ".gzip", ".zst", ".zstd", ".bz2", ".xz", ".lz4", ".br", ".snappy"),
-    *(".indexes", ".rsm-manifest"),
+    *(".indexes", ".rsm-manifest", ".segment"),
 )
 
 _SIGNATURES = {
@@ -58,6 +65,8 @@ def name_kind(folder: str, name: str) -> str | None:
         return AUTOMQ
     if _TIER.fullmatch(name):
         return PLUGIN_TIER if _PLUGIN_FOLDER.fullmatch(folder) else LOCAL_TIER
+    if _CONFLUENT.fullmatch(name):
+        return CONFLUENT
     if _REDPANDA.fullmatch(name):
         return REDPANDA
     if name.endswith(_ARCHIVES):

@@ -58,11 +58,45 @@ def test_each_disagreement_is_a_row(odd: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_the_table_has_the_same_rows(odd: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (cut,) = (odd / "tier").rglob("*0484-*.log")
+    cut.write_bytes(cut.read_bytes()[:2121])
     rows = scanned(odd, capsys)
     argv = ["--source", str(odd / "log-dir"), "--tier", str(odd / "tier"), "--lake", str(tmp_path / "lake")]
     assert decode_batches.main([*argv, "--cores", "1"]) == 0
     stored = asked(tmp_path / "lake", "SELECT kind, object, bytes, detail FROM tier_report ORDER BY ALL")
     assert stored == sorted((row["kind"], row["object"], row["bytes"], row["detail"]) for row in rows)
+    gone = "SELECT first_lost, last_lost FROM lost_offsets WHERE topic = 'small' ORDER BY ALL"
+    assert asked(tmp_path / "lake", gone) == [(200, 263), (510, 546)]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (
+            "0/AAAAAAAAAAAAAAAAAAAAAA/AAAAAAAAAAAAAAAAAAAAAA/0/00000000000000000007_0_v0.segment",
+            "Confluent's",
+        ),
+        ("06160a32/kafka/small/0_12/1052-1099-4212-1-v1.log.2", "Redpanda"),
+        ("0f000000/_kafka_AAAAAAAAAAAAAAAAAAAAAA/12", "AutoMQ"),
+        ("backup/topics/small/0/segment-00000000.kbs", "OSO backup"),
+        ("warehouse/small/data/00000-0.parquet", "Parquet"),
+    ],
+)
+def test_objects_of_others_are_named_with_what_can_be_done(
+    name: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "tier" / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"x")
+    shutil.copytree(DATA / "local" / "log-dir", tmp_path / "log-dir")
+    argv = [str(tmp_path / "log-dir"), "--tier", str(tmp_path / "tier"), "--json"]
+    assert scan.main(argv) == 0
+    out, said = capsys.readouterr()
+    (foreign,) = of(json.loads(out.splitlines()[-1])["tier_report"], "foreign")
+    assert (foreign["object"], foreign["bytes"]) == (path.as_uri(), 1)
+    assert kind in foreign["detail"]
+    assert "; " in foreign["detail"] or ": " in foreign["detail"]
+    assert f"has no object of a segment: 1 x {foreign['detail']}" in said
 
 
 def test_what_agrees_gives_no_row(capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,6 +39,7 @@ def redpanda(base: int) -> bytes:
         (f"kafka-tiered-storage/o-0-{UUID}/{5:020d}-{UUID}.log", foreign.LOCAL_TIER),
         (f"o-{UUID}/0/{5:020d}-{UUID}.log", foreign.PLUGIN_TIER),
         (f"o-{UUID}/0/{5:020d}-{UUID}.rsm-manifest", foreign.PLUGIN_TIER),
+        (f"0/{UUID}/{UUID}/0/{5:020d}_0_v0.segment", foreign.CONFLUENT),
         (f"0f/_kafka_{UUID}/12.log", foreign.AUTOMQ),
     ],
 )
