@@ -170,7 +170,7 @@ def _overlaps_offsets(batches: np.ndarray, bounds: Bounds) -> np.ndarray:
 
 
 def _overlaps_times(batches: np.ndarray, bounds: Bounds) -> np.ndarray:
-    """Returns bool[n]: which batches may hold timestamps within bounds.
+    """Returns bool[n]: which batches may hold timestamps within bounds, by their headers.
 
     The highest timestamp applies to all records where the broker set it, or where there is one record. Where
     producers set it, records that need not be decompressed are looked at: a header may lie.

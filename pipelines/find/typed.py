@@ -32,7 +32,10 @@ TYPED_FIELDS = (
 
 
 def first_records(segments: pa.Table, topic: str, most: int) -> list[dict[str, Any]]:
-    """Returns the first ``most`` data records of a topic. segments: LISTING_SCHEMA."""
+    """Returns the first ``most`` data records of a topic by partition, those that can be read.
+
+    segments: LISTING_SCHEMA.
+    """
     of_topic = segments.filter(pc.equal(segments.column("topic"), topic))
     ordered = of_topic.sort_by([("partition", "ascending"), ("file_base_offset", "ascending")])
     return list(islice(records_of(ordered.column("segment").to_pylist()), most))

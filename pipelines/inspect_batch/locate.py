@@ -57,7 +57,7 @@ class Locator:
         self.source.close()
 
     def stretches(self) -> Iterator[Stretch]:
-        """Yields the batches and damaged ranges of the whole segment, in order."""
+        """Yields batches by their headers, and what lies where these lead nowhere. No checksum is read."""
         at: int = 0
         before: Header | None = None
         while at < self.length:

@@ -187,7 +187,7 @@ def by_offset(entries: np.ndarray) -> np.ndarray:
 
 
 def are_among(entries: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Returns bool[n]: which of ENTRY[n] are the same batches as some of the others (ENTRY[m])."""
+    """Returns bool[n]: which of ENTRY[n] are among the others (ENTRY[m]), by ``identities``."""
     found: np.ndarray = pc.is_in(_keys(entries), value_set=_keys(others)).to_numpy(zero_copy_only=False)
     return found
 

@@ -85,7 +85,7 @@ def _with_markers(own: Coordinators, logs: list[ScannedLog], now_ms: int) -> lis
 
 
 def _coordinators(listing: Listing, *, are_of_one_cluster: bool) -> dict[str, Coordinators]:
-    """Returns the coordinators by log directory; if all disks are of one cluster, all of them as ""."""
+    """Reads what transaction coordinators noted last, by log directory; of one cluster's disks all as ""."""
     segments = listing.segments.filter(listing.segments.column("wanted"))
     found: dict[str, Coordinators] = defaultdict(Coordinators)
     for row in segments.select(["topic", "partition_dir", "segment"]).to_pylist():

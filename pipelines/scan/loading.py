@@ -33,7 +33,10 @@ class _Record:
 
 
 def add_unloadable(findings: Findings, listing: Listing) -> None:
-    """Adds what a loader of ``__consumer_offsets`` or of Connect's configurations would stop at."""
+    """Adds what a loader of ``__consumer_offsets`` or of Connect's configurations would stop at.
+
+    A log that is too large to replay gets a warning.
+    """
     logs: dict[tuple[str, int, str], list[tuple[int, str, int]]] = defaultdict(list)
     wanted = listing.segments.filter(listing.segments.column("wanted"))
     names = ("topic", "partition", "partition_dir", "segment", "file_base_offset", "length")

@@ -172,7 +172,7 @@ def _ends_and_copies(findings: Findings, names: Mapping[str, str]) -> Iterator[S
 
 
 def _files(findings: Findings) -> Iterator[Section]:
-    """Yields the tables of room on disks, and of files that were not read."""
+    """Yields the tables of room on disks, of the tier, of swap files and of files that were not read."""
     yield disks.room(findings)
     yield tier.section(findings)
     yield Section(

@@ -163,7 +163,7 @@ def unset_bit(bits: np.ndarray, begin: int, i: int) -> None:
 
 @kernel
 def set_bits(bits: np.ndarray, begin: int, end: int) -> None:
-    """Sets the bits from ``begin`` to ``end`` to 1."""
+    """Sets bits[begin:end] to 1, of a bitmap of uint8."""
     while begin < end and begin & 7:
         bits[begin >> 3] |= np.uint8(1 << (begin & 7))
         begin += 1

@@ -156,7 +156,7 @@ class LandedChunks(Chunks):
         self._chunks: list[tuple[Chunk, str]] = []
 
     def add(self, place: Hashable, segment: str, position: int, uri: str) -> None:
-        """Adds the chunks at a position of a segment in a file; what was added before is skipped.
+        """Adds the chunks at a position of a segment in a file, unless these three were added before.
 
         Raises a SourceError where the file can't be read.
         """

@@ -104,7 +104,7 @@ class ObjectSource:
         self._blocks[start] = block
 
     def _block_size(self, position: int) -> int:
-        """Returns the size of a block at ``position``: past the decoder's end 64 KiB at most."""
+        """Returns a block's size: to 64 KiB past the end of the decoder's range, at most BLOCK_BYTES."""
         return min(BLOCK_BYTES, max(0, self._stop - position) + _SMALL_BYTES)
 
     def _fetch_ahead(self, position: int) -> None:

@@ -62,7 +62,10 @@ class ConnectRecord:
 
 
 def read_record(key: bytes | None, value: bytes | None) -> ConnectRecord:
-    """Reads a record; what no worker writes is one without a store."""
+    """Reads a record of Connect's topics; never raises.
+
+    Returns one without a store for what no worker writes; error: what can't be read.
+    """
     found = ConnectRecord()
     try:
         found = _of_key(key)
