@@ -26,9 +26,9 @@ def unconfirmed(copies: Sequence[Copy], batches: np.ndarray, is_compacted: bool)
 
     A base offset is confirmed by a batch that touches it, by the name of the segment that begins with it, or
     by other copies of the batch: one that is itself confirmed, or two that store the same offset. One that
-    was corrected in the cleaned part of a log is not confirmed by its neighbours, and one after damage not by
-    the name of the next segment alone. One after a gap that nothing explains is confirmed by other copies
-    alone.
+    was corrected in the cleaned part of a log is not confirmed by its neighbours. One that was so after
+    damage is not confirmed by the name of the next segment alone, or by as few neighbours as were corrected.
+    One after a gap that nothing explains is confirmed by other copies alone.
     """
     is_hurt = any(hurt.reason not in TAILS for copy in copies for hurt in copy.hurts)
     is_hurt |= any((copy.entries["mended"] & _CORRECTED).any() for copy in copies)
@@ -81,9 +81,13 @@ def _is_confirmed(copy: Copy, is_compacted: bool) -> np.ndarray:
     adjoins = entries["base"][1:] == entries["last"][:-1] + 1
     is_weak = (entries["mended"] & _CORRECTED) != 0
     is_weak &= ~without_gaps(copy, np.zeros(len(entries), dtype=bool), is_compacted)
-    # after damage the next file's name alone places no batch: a segment may be missing between them
-    run = np.cumsum(np.append(True, ~adjoins | (np.diff(entries["file"]) != 0))[: len(entries)])
-    is_weak |= np.bincount(run, is_first | (entries["mended"] & BASE_OFFSET == 0))[run] == 0
+    # after damage a run of batches is placed by the base offsets that are stored in it; the next file's name
+    # counts as one: a segment may be missing between them
+    is_stored, is_apart = entries["mended"] & BASE_OFFSET == 0, np.diff(entries["file"]) != 0
+    run = np.cumsum(np.append(True, ~adjoins | is_apart)[: len(entries)])
+    votes = np.where(is_stored, 1, -1)
+    votes[:-1] += adjoins & is_apart & is_first[1:]
+    is_weak |= ~is_stored & (np.bincount(run, votes)[run] <= 0) & (np.bincount(run, is_first)[run] == 0)
     touches = adjoins & ~is_weak[1:] & ~is_weak[:-1]
     found: np.ndarray = ~is_weak & is_first
     found[1:] |= touches

@@ -364,3 +364,9 @@ def test_the_next_file_alone_gives_no_sure_place_to_a_batch_after_damage(
     _, doubts = recovered(tmp_path, [([log(A, OLD), last], None)])
     found = [one for one in doubts if "nothing confirms the base offset of 1 batch" in one]
     assert len(found) == is_hurt, doubts
+
+
+def test_which_of_two_batches_after_damage_is_wrong_is_a_doubt(tmp_path: Path) -> None:
+    """No batch has the offset 5: the first belongs there, or the second does."""
+    _, doubts = recovered(tmp_path, [([log(A, OLD), b"\xff" * 90, log(X), log((6, b"z", b"1"))], None)])
+    assert [one for one in doubts if "nothing confirms the base offset of" in one], doubts
