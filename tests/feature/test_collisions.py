@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-LOGS = ROOT / "tests" / "data" / "corpus" / "v2-codec-none"
-NAMES = ("pipelines", "udfs", "conf", "tools", "tests", "engine", "lake")
+from tests.support.collisions import LOGS, ROOT, python, write_packages
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A data engineer's repository with packages of these names, each with a function ``whose``."""
-    for name in NAMES:
-        package = tmp_path / name
-        package.mkdir()
-        (package / "__init__.py").write_text("def whose():\n    return 'the user'\n")
+    write_packages(tmp_path)
     return tmp_path
-
-
-def python(folder: Path, code: str, *arguments: str) -> str:
-    """What a script of the user's prints, in that folder and with this environment's packages."""
-    script = folder / "job.py"
-    script.write_text(code)
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, *arguments, str(script)], cwd=folder, env=kept, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_in_worker_processes(folder: Path) -> None:
@@ -61,38 +40,6 @@ def test_the_commands_in_such_a_folder(folder: Path) -> None:
         command = [sys.executable, "-m", "kafka_log_lake", *words]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
-
-
-@pytest.mark.parametrize("way", ["folder", "py_files"])
-def test_in_spark(folder: Path, way: str) -> None:
-    """Executors run the user's function and ours: his package lies beside the script, or comes in a zip."""
-    with zipfile.ZipFile(folder / "his.zip", "w") as made:
-        made.write(folder / "pipelines" / "__init__.py", "pipelines/__init__.py")
-    if way == "py_files":
-        shutil.rmtree(folder / "pipelines")
-    code = f"""
-from pyspark.sql import functions as F
-from kafka_log_lake import decode_segments, get_session, register
-spark = get_session()
-spark.sparkContext.addPyFile("his.zip")
-import pipelines
-
-@F.udf("string")
-def whose(x):
-    import pipelines
-    return pipelines.whose()
-
-rows = decode_segments(spark, {str(LOGS)!r})
-on_workers = rows.select(whose("offset").alias("w")).distinct().collect()[0]["w"]
-print(rows.count() > 0, on_workers, pipelines.whose())
-print(spark.read.format("kafka_log").load({str(LOGS)!r}).count() == rows.count())
-register(spark)
-print(spark.sql("SELECT crc32c(CAST('a' AS BINARY)) AS c").collect()[0]["c"])
-"""
-    first, second, third = python(folder, code).splitlines()[-3:]
-    assert first == "True the user the user"
-    assert second == "True"
-    assert int(third) == 0xC1D04330
 
 
 def test_in_a_checkout_the_old_names_lead_to_the_same(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,23 +24,12 @@ from kafka_log_lake.pipelines.format_report.stages import LAYOUTS
 from kafka_log_lake.pipelines.quality_report import command as quality_report
 from kafka_log_lake.pipelines.scan import command as scan
 from kafka_log_lake.pipelines.scan.findings import ScannedLog
-from kafka_log_lake.pipelines.typed.schemas import registry_of_state
 from kafka_log_lake.pipelines.views.declared import PUBLIC, SESSION_VIEWS, View
-from kafka_log_lake.pipelines.views.functions import (
-    register_functions,
-    register_internal_topics,
-    register_typed_functions,
-)
 from kafka_log_lake.udfs.format.encode import PlainRecord
-from kafka_log_lake.udfs.format.report_tables import READ_BY_VIEWS
-from kafka_log_lake.udfs.format.schema import TABLES
-from tests.support.answers import all_rows, same_in_both
+from tests.support.answers import all_rows
 from tests.support.drawn import first
 from tests.support.mad_logs import INT64, write_mad_logs, write_mad_settings
 from tests.support.random_logs import random_logs, write_files
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ENDS = (-(2**63), 2**63 - 1)
 # With values as far out as they go
@@ -174,23 +163,3 @@ def test_each_format_measures_records_of_mad_offsets_and_timestamps() -> None:
         sizes = {name: len(encode(records)) for name, (_, encode) in LAYOUTS.items()}
         assert (sizes["v0"], sizes["v1"]) == (4 * 27, 4 * 35)
         assert 4 * 7 < sizes["v3_proposal"] == sizes["v2"] - 4
-
-
-@pytest.fixture(scope="module")
-def in_spark(spark: SparkSession, made: Path, mixed: DuckDBPyConnection) -> SparkSession:
-    """The tables of the mixed lake as views of the session, and its views."""
-    for table in (*TABLES, *READ_BY_VIEWS):
-        found = mixed.sql(f'SELECT * FROM "{table.name}"').to_arrow_table()
-        spark.createDataFrame(found).coalesce(1).cache().createOrReplaceTempView(table.name)
-    register_functions(spark)
-    register_internal_topics(spark)
-    register_typed_functions(spark, lambda: registry_of_state(str(made / "mixed")))
-    for view in SESSION_VIEWS:
-        for statement in view.statements("TEMPORARY", view.select):
-            spark.sql(statement)
-    return spark
-
-
-@pytest.mark.parametrize("view", SESSION_VIEWS, ids=lambda view: view.name)
-def test_spark_gives_the_same_rows(in_spark: SparkSession, mixed: DuckDBPyConnection, view: View) -> None:
-    same_in_both(in_spark, mixed, all_rows(view))
