@@ -208,6 +208,14 @@ class OffsetModel:
         return found
 
     @property
+    def before_empty_file(self) -> list[tuple[int, int]]:
+        """Returns the offsets up to the name of a last file without a batch: the log had reached it."""
+        last = self.segments[-1]
+        if last.batches or self.is_compacted or self.end is None or self.end >= last.file_base_offset:
+            return []
+        return [(self.end, last.file_base_offset - 1)]
+
+    @property
     def steps(self) -> list[Step]:
         """Returns the data batches in the order of the files; step None without one to compare with."""
         seen: dict[tuple[int, int, int], tuple[int, int]] = {}  # -> last sequence, damages

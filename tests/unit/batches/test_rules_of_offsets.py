@@ -227,3 +227,9 @@ def test_batches_between_garbage_of_which_all_base_offsets_are_wrong_count_as_da
     assert [(o.first_lost, o.last_lost, o.next_offset) for o in own.damages] == [(first, sound - 1, sound)]
     plain = replace(log_of((0, [(0, 1, "ok")])), topic="plain")
     assert [*in_files(tmp_path.resolve() / "both", [log, plain])] == []
+
+
+def test_the_name_of_an_empty_last_file_is_an_offset_that_the_log_had_reached(tmp_path: Path) -> None:
+    log = log_of((0, []), (4, []))
+    assert OffsetModel(log).before_empty_file == [(0, 3)]
+    assert [*in_files(tmp_path.resolve(), [log])] == []
