@@ -77,9 +77,10 @@ SELECT source_cluster, topic, source_topic, translated_offset, metadata, upstrea
 FROM answers
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-  CASE WHEN c.checkpoints = 0 AND c.syncs = 0 THEN 'the lake has no topics of MirrorMaker''s checkpoints or offset syncs'
+  CASE WHEN c.checkpoints = 0 AND s.syncs = 0 THEN 'the lake has no topics of MirrorMaker''s checkpoints or offset syncs'
     WHEN c.checkpoints > 0 THEN 'no checkpoint of this group has the partition: it is not translated'
     ELSE 'no commit of this group in the source cluster has an offset sync' END
-FROM (SELECT (SELECT count(*) FROM mm2_checkpoints) AS checkpoints, (SELECT count(*) FROM mm2_offset_syncs) AS syncs,
-  (SELECT count(*) FROM translated) AS found) c
-WHERE c.found = 0
+-- joins: of a function with scalar subqueries here Spark 4.2 loses all rows
+FROM (SELECT count(*) AS checkpoints FROM mm2_checkpoints) c CROSS JOIN (SELECT count(*) AS syncs FROM mm2_offset_syncs) s
+  CROSS JOIN (SELECT count(*) AS found FROM translated) t
+WHERE t.found = 0
