@@ -326,7 +326,7 @@ def _scanned_log(scanned: list[Scanned], unread: list[int]) -> tuple[ScannedLog,
 
 def _add_segment(log: ScannedLog, segment: Segment, slices: list[SliceScan]) -> None:
     newest = max((scan.last_timestamp for scan in slices if scan.last_timestamp is not None), default=-1)
-    largest = newest if newest > 0 else segment.modified // 1000
+    largest = newest if newest >= 0 else segment.modified // 1000
     log.segment_times.append(SegmentTime(segment.file_base_offset, segment.length, largest))
     log.segments += 1
     log.bytes += segment.length

@@ -13,6 +13,7 @@ from kafka_log_lake.udfs.batches.clocks import MAX_AHEAD_MS
 
 DEFAULT_MS, NO_LIMIT = 7 * 24 * 3_600_000, -1  # retention.ms, retention.bytes of Kafka
 SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes")  # of topics, that limit what is kept
+_WRAP = 1 << 63
 # Internal topics, as brokers create them
 KEEPING_TOPICS = ("__cluster_metadata", "__share_group_state", "__remote_log_metadata")
 COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state")
@@ -77,18 +78,13 @@ def retained(segments: Sequence[SegmentTime], log_start: int, limits: Limits, no
 
     segments: by base offset. log_start: what lies before it is deleted in any case.
     """
-    freed = 0
-    for at, segment in enumerate(segments):
-        is_last = at + 1 == len(segments)
-        if not is_last and segments[at + 1].base <= log_start:
-            freed += segment.length
-            continue
-        rest = segments[at:]
-        if not limits.deletes:
-            return Retained(freed, POLICY)
-        more, held = _by_limits(rest, limits, now_ms)
-        return Retained(freed + more, *held)
-    return Retained(freed, NOTHING)
+    starts = [following.base for following in segments[1:]]
+    at = sum(start <= log_start for start in starts)
+    freed, rest = sum(segment.length for segment in segments[:at]), segments[at:]
+    if rest and not limits.deletes:
+        return Retained(freed, POLICY)
+    more, held = _by_limits(rest, limits, now_ms)
+    return Retained(freed + more, *held)
 
 
 def _by_limits(
@@ -96,17 +92,19 @@ def _by_limits(
 ) -> tuple[int, tuple[str, int | None]]:
     """Returns the bytes that limits of size and time delete, and what (with its timestamp) holds the rest."""
     surplus = sum(segment.length for segment in segments) - limits.retention_bytes
+    end = len(segments) - bool(segments and not segments[-1].length)  # an empty last segment stays
     at = freed = 0
-    while limits.retention_bytes >= 0 and at < len(segments) - 1 and surplus >= segments[at].length:
+    while limits.retention_bytes >= 0 and at < end and surplus >= segments[at].length:
         surplus, freed, at = surplus - segments[at].length, freed + segments[at].length, at + 1
-    while limits.retention_ms >= 0 and at < len(segments):
+    while limits.retention_ms >= 0 and at < end:
         segment = segments[at]
-        if not segment.length:
-            return freed, (EMPTY, None)
-        if now_ms - segment.largest_ms <= limits.retention_ms:
+        age_ms = (now_ms - segment.largest_ms + _WRAP) % (2 * _WRAP) - _WRAP  # as a broker's 64 bits
+        if age_ms <= limits.retention_ms:
             ahead = segment.largest_ms > now_ms + MAX_AHEAD_MS
             return freed, (FUTURE if ahead else TOO_YOUNG, segment.largest_ms)
         freed, at = freed + segment.length, at + 1
     if at == len(segments):
         return freed, (NOTHING, None)
+    if at == end:
+        return freed, (EMPTY, None)
     return freed, (SIZE if limits.retention_bytes >= 0 else NO_LIMITS, None)

@@ -37,7 +37,7 @@ def log(*times: int, length: int = 10) -> list[SegmentTime]:
         (log(OLD, OLD), 0, Limits(deletes=False), Retained(0, retention.POLICY)),
         (log(OLD, OLD), 10, Limits(deletes=False), Retained(10, retention.POLICY)),  # below the log start
         (log(YOUNG, YOUNG, YOUNG), 0, Limits(-1, 15), Retained(10, retention.SIZE)),
-        (log(YOUNG, YOUNG, YOUNG), 0, Limits(-1, 0), Retained(20, retention.SIZE)),  # never the last by size
+        (log(YOUNG, YOUNG, YOUNG), 0, Limits(-1, 0), Retained(30, retention.NOTHING)),  # a new one is rolled
         ([*log(OLD), SegmentTime(10, 0, OLD)], 0, Limits(), Retained(10, retention.EMPTY)),
     ],
 )

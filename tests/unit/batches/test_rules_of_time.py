@@ -28,6 +28,7 @@ from kafka_log_lake.pipelines.quality_report import metrics
 from kafka_log_lake.pipelines.quality_report.check import CHECKS
 from kafka_log_lake.pipelines.scan.command import scan
 from kafka_log_lake.udfs.batches import clocks
+from kafka_log_lake.udfs.batches.retention import NOTHING, Limits, SegmentTime, retained
 from kafka_log_lake.udfs.format.schema import RECORDS, TRANSACTIONS
 from tests.support import rule_model_time as model
 from tests.support.answers import prepare_in_memory, same_in_both
@@ -209,6 +210,23 @@ def test_what_retention_deletes(ask: Ask, logs: list[Log], ms: int, size: int, n
         assert all((row["held_by"] is None) == row["can_go"] for row in rows)
         largest = {one.file_base_offset: model.largest_timestamp(one) for one in log.segments}
         assert {r["file_base_offset"]: r["largest_timestamp_ms"] for r in rows} == largest
+
+
+@pytest.mark.parametrize(("ms", "size", "now"), LIMITS)
+def test_a_scan_frees_what_retention_deletes(logs: list[Log], ms: int, size: int, now: int) -> None:
+    """The rule of ``scan`` is code of its own beside the view's SQL."""
+    for log in logs:
+        ordered = sorted(log.segments, key=lambda one: one.file_base_offset)
+        lengths = {one.file_base_offset: SIZE * len(one.batches) for one in ordered}
+        times = [
+            SegmentTime(base, length, model.largest_timestamp(one))
+            for one, (base, length) in zip(ordered, lengths.items(), strict=True)
+        ]
+        start = max(one.log_start_offset for one in ordered)
+        found = retained(times, start, Limits(ms, size), now)
+        gone = model.deleted(log, lengths, ms, size, now)
+        assert found.can_go == sum(lengths[base] for base in gone), log
+        assert (found.held_by == NOTHING) == (len(gone) == len(ordered)), log
 
 
 @pytest.mark.parametrize(("future", "disorder"), [(HOUR, HOUR), (0, 0), (FAR, FAR), (-FAR, -FAR)])
