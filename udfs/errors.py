@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Package that is imported -> the extra of the wheel that brings it, for those who have the wheel alone
+# Package that is imported -> the extra that brings it, for those who have installed none or another one
 EXTRA_OF = {
     **dict.fromkeys(("pyspark", "py4j", "delta", "pandas", "prometheus_client"), "spark"),
     **dict.fromkeys(("duckdb", "deltalake"), "sql"),
@@ -20,8 +20,8 @@ EXTRA_OF = {
 
 
 def install(extra: str) -> str:
-    """Returns the command that brings the packages of an extra."""
-    return f"pip install 'kafka-log-lake[{extra}]'"
+    """Returns the commands that bring the packages of an extra. No index of packages has this one."""
+    return f"in a clone, pip install '.[{extra}]', or uvx --from '.[{extra}]' kafka-log-lake"
 
 
 class JobError(Exception):

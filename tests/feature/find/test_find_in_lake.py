@@ -320,7 +320,10 @@ def test_the_package_that_a_lake_needs_is_named(
     monkeypatch.delitem(sys.modules, "kafka_log_lake.pipelines.find.lake_search", raising=False)
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert find.main(["--lake", "lake", "--key", "x"]) == 2
-    assert capsys.readouterr().err == "error: --lake needs duckdb: pip install 'kafka-log-lake[sql]'\n"
+    assert capsys.readouterr().err == (
+        "error: --lake needs duckdb: in a clone, pip install '.[sql]', "
+        "or uvx --from '.[sql]' kafka-log-lake\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -283,7 +283,10 @@ def test_without_spark_one_line_says_what_to_install_and_help_is_there() -> None
     )
     done = run("-c", code)
     assert done.stdout.startswith("Usage: kafka-log-lake decode")
-    assert done.stderr == "error: decode needs pyspark: pip install 'kafka-log-lake[spark]'\n"
+    assert done.stderr == (
+        "error: decode needs pyspark: in a clone, pip install '.[spark]', "
+        "or uvx --from '.[spark]' kafka-log-lake\n"
+    )
 
 
 @pytest.mark.parametrize("module", ["pipelines.decode_batches", "pipelines.query", "kafka_log_lake"])

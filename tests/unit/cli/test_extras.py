@@ -69,7 +69,7 @@ def test_a_command_without_a_package_names_its_extra(
     command = [sys.executable, "-c", _WITHOUT, package, *argv]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     (line,) = [one for one in done.stderr.splitlines() if one.startswith("error: ")]
-    assert f"pip install 'kafka-log-lake[{extra}]'" in line
+    assert f"in a clone, pip install '.[{extra}]', or uvx --from '.[{extra}]' kafka-log-lake" in line
     assert "Traceback" not in done.stderr
     assert done.returncode in (1, 2)
 
@@ -78,10 +78,14 @@ def test_a_command_without_a_package_names_its_extra(
 def test_a_package_that_turns_out_to_be_missing_is_named_with_its_extra(package: str) -> None:
     error = ModuleNotFoundError(f"No module named '{package}.part'", name=f"{package}.part")
     said = with_next_step(one_line(error))
-    assert said == f"{package} is not installed: pip install 'kafka-log-lake[{EXTRA_OF[package]}]'"
+    brought = f"'.[{EXTRA_OF[package]}]'"
+    assert said == (
+        f"{package} is not installed: in a clone, pip install {brought}, "
+        f"or uvx --from {brought} kafka-log-lake"
+    )
 
 
 def test_a_protobuf_schema_without_protoc_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc_tools", None)
-    with pytest.raises(PayloadError, match=r"grpc_tools is missing: pip install 'kafka-log-lake\[typed\]'"):
+    with pytest.raises(PayloadError, match=r"grpc_tools is missing: in a clone, pip install '\.\[typed\]'"):
         schema.parse('syntax = "proto3"; message A { int32 a = 1; }')
