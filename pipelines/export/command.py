@@ -150,8 +150,13 @@ def _write_duckdb(path: str, topic: str, schema: pa.Schema, batches: Iterator[pa
 
 @contextmanager
 def _made_beside(path: str) -> Iterator[str]:
-    """Yields a path next to a file, whose place the file made there takes if the block succeeds."""
+    """Yields a path next to a file, whose place the file made there takes if the block succeeds.
+
+    Raises a UserError for a device or a pipe, which it would replace.
+    """
     place = os.path.realpath(path)
+    if os.path.exists(place) and not os.path.isfile(place):
+        raise UserError(f"--output {path} is no file, and a database of DuckDB needs one")
     temporary = f"{place}.{os.urandom(4).hex()}.tmp"
     try:
         yield temporary

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -158,6 +159,15 @@ def test_a_file_that_is_there_stays(lake: str, tmp_path: Path, capsys: pytest.Ca
         assert export(lake, "txn", file, "--overwrite") == 0
         assert file.stat().st_size > 10
     assert sorted(one.suffix for one in tmp_path.iterdir()) == [".csv", ".duckdb", ".parquet", ".xlsx"]
+
+
+def test_a_database_replaces_no_device(lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert export(lake, "txn", pipe, "--format", "duckdb") == 2
+    assert capsys.readouterr().err.endswith("is no file, and a database of DuckDB needs one\n")
+    assert [*tmp_path.iterdir()] == [pipe]
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize(
