@@ -30,7 +30,7 @@ _ANSWERED = (0, NotFound.exit_code, NotAllSearched.exit_code)
 
 @dataclass(frozen=True)
 class Bounds:
-    """What an answer may take: rows (or items of each list), bytes of its JSON, seconds of the process."""
+    """What an answer may take: rows, bytes of their JSON, seconds of the process."""
 
     rows: int
     bytes: int
@@ -54,22 +54,22 @@ def answer(argv: Sequence[str], bounds: Bounds) -> dict[str, Any]:
     ``rows``: its objects. ``not_searched``: what it said on standard error. ``is_cut``: whether there is more
     than the bounds allow. Raises a UserError with the command's own line if it failed.
     """
-    try:
-        said = _run(argv, bounds)
-    except ValueError:  # NUL, half a character
-        raise UserError("an argument has characters that no command takes") from None
+    said = _run(argv, bounds)
     if said.code not in _ANSWERED and not said.is_cut:
         raise UserError(
             said.messages[-1].removeprefix("error: ") if said.messages else f"exit code {said.code}"
         )
     rows, is_cut = _fitting([_shortened(one) for one in said.objects], bounds)
+    is_cut = is_cut or said.is_cut
     left_out = [line for line in said.messages if not _PROGRESS.match(line)]
+    if is_cut and not rows and not said.is_late:
+        left_out.insert(0, f"the first row is larger than {bounds.bytes:,} bytes: ask for less of it")
     if said.is_late:
         left_out.insert(0, f"stopped after {bounds.seconds} seconds: what comes later was not searched")
     return {
         "note": _NOTE,
         "rows": rows,
-        "is_cut": said.is_cut or is_cut,
+        "is_cut": is_cut,
         "not_searched": [_shortened(line) for line in left_out[: bounds.rows]],
     }
 
@@ -77,9 +77,16 @@ def answer(argv: Sequence[str], bounds: Bounds) -> dict[str, Any]:
 def _run(argv: Sequence[str], bounds: Bounds) -> _Said:
     command = [sys.executable, "-m", "kafka_log_lake", *argv]
     with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
-        )
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
+        except ValueError:  # NUL, half a character
+            raise UserError("an argument has characters that no command takes") from None
         said = _Said()
 
         def end() -> None:
@@ -135,13 +142,20 @@ def _shortened(value: Any) -> Any:
 def _fitting(rows: list[Any], bounds: Bounds) -> tuple[list[Any], bool]:
     """Returns as many rows as the bounds allow, and whether some were left out.
 
-    A single object, as ``scan`` gives, keeps as many items of each of its lists.
+    The first one, such as the object of ``scan``, keeps as many items of each of its lists as fit; there is
+    no row where it is too large without them.
     """
     kept, most = rows[: bounds.rows], bounds.rows
-    while len(json.dumps(kept)) > bounds.bytes and most:
+    while _is_larger(kept, bounds) and len(kept) > 1:
+        kept = kept[: len(kept) // 2]
+    while _is_larger(kept, bounds) and most:
         most //= 2
-        kept = [_with_lists(one, most) for one in rows] if len(rows) == 1 else rows[:most]
-    return kept, kept != rows
+        kept = [_with_lists(one, most) for one in kept]
+    return (kept if not _is_larger(kept, bounds) else []), kept != rows
+
+
+def _is_larger(rows: list[Any], bounds: Bounds) -> bool:
+    return len(json.dumps(rows)) > bounds.bytes
 
 
 def _with_lists(value: Any, most: int) -> Any:

@@ -114,15 +114,28 @@ def test_no_argument_reads_or_writes_another_file(root: Path) -> None:
 
 def test_time_and_bytes_of_an_answer_are_bounded(root: Path) -> None:
     endless = "SELECT count(*) AS n FROM range(1000000000000) AS a, range(1000000) AS b WHERE hash(a, b) = 1"
-    late, long = Server(root, "--max-seconds", "8", "--max-bytes", "20000").call(
+    wide = ", ".join(f"repeat('x', 4000) AS c{i}" for i in range(9))
+    late, long, listed, *too_large = Server(root, "--max-seconds", "8", "--max-bytes", "20000").call(
         ("query", {"statement": endless}),
         ("query", {"statement": "SELECT repeat('x', 9000) AS x FROM range(9)"}),
+        ("query", {"statement": "SELECT 1 AS a, range(100000) AS b"}),
+        ("query", {"statement": f"SELECT {wide}"}),
+        ("query", {"statement": "SELECT repeat('x', 20000000) AS x"}),
     )
     assert late.structured_content["is_cut"]
     assert late.structured_content["not_searched"][0].startswith("stopped after 8 seconds")
     assert long.structured_content["is_cut"]
     assert len(long.content[0].text) < 40_000
     assert long.structured_content["rows"][0]["x"].endswith("(cut: 9,000 characters)")
+    (row,) = listed.structured_content["rows"]
+    assert row["a"] == 1
+    assert row["b"] == list(range(len(row["b"])))
+    assert row["b"]
+    assert listed.structured_content["is_cut"]
+    for one in too_large:
+        assert one.structured_content["rows"] == []
+        assert one.structured_content["is_cut"]
+        assert one.structured_content["not_searched"][0].startswith("the first row is larger than 20,000 b")
 
 
 def test_tools_say_that_they_only_read(root: Path) -> None:
