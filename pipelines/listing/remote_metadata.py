@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from kafka_log_lake.udfs.batches.account import REMOTE_METADATA, RemoteRange
@@ -52,13 +53,22 @@ class RemoteSegment:
 class RemoteMetadata:
     """The segments by id, and the partitions (topic id, number) that are marked for deletion or deleted.
 
-    is_whole: whether all records could be read.
+    All records of one partition of a topic lie in one partition of ``__remote_log_metadata``
+    (``RemoteLogMetadataTopicPartitioner``), and a disk has only some of these. So the metadata say what there
+    is of the logs that they name, and nothing of others. is_whole: whether all records of the folders that
+    were found could be read, from offset 0 on.
     """
 
     segments: dict[str, RemoteSegment] = field(default_factory=dict)
     deleted: set[tuple[str, int]] = field(default_factory=set)
     is_whole: bool = True
 
+    @cached_property
+    def logs(self) -> set[tuple[str | None, int]]:
+        """Returns the (topic id, partition) that any record names."""
+        return {(one.topic_id, one.partition) for one in self.segments.values()} | self.deleted
+
+    @cached_property
     def ranges(self) -> dict[tuple[str | None, int], list[RemoteRange]]:
         """Returns the offsets of the segments that count, by (topic id, partition)."""
         found: dict[tuple[str | None, int], list[RemoteRange]] = defaultdict(list)
@@ -77,6 +87,9 @@ class RemoteMetadata:
         of = value["remoteLogSegmentId"]
         place = of["topicIdPartition"]
         state = value["remoteLogSegmentState"]
+        if not 0 <= state < len(STATES):
+            self.is_whole = False
+            return
         named = place["name"], place["id"], place["partition"], of["id"]
         one = self.segments.setdefault(of["id"], RemoteSegment(*named, state))
         one.state, one.since, one.broker_id = state, value["eventTimestampMs"], value["brokerId"]
@@ -106,29 +119,34 @@ def remote_metadata(log_dir: str) -> RemoteMetadata | None:
         except OSError:
             found.is_whole = False
             continue
-        for segment in segments:
-            for value in _records(os.path.join(folder, segment), found):
-                found.note(value)
+        for value in _records([os.path.join(folder, segment) for segment in segments], found):
+            found.note(value)
     return found
 
 
-def _records(path: str, found: RemoteMetadata) -> Iterator[Mapping[str, Any]]:
-    """Yields the records of a file; notes in ``found`` where not all could be read."""
+def _records(paths: Sequence[str], found: RemoteMetadata) -> Iterator[Mapping[str, Any]]:
+    """Yields the records of a folder's segments; notes in ``found`` where not all from offset 0 on could be
+    read.
+    """
     from kafka_log_lake.udfs.files import decode_segment  # loads kernels, which few listings need
     from kafka_log_lake.udfs.values.internal.topics import record_reader
 
-    read = record_reader(REMOTE_METADATA)
-    problems = list[object]()
-    try:
-        for batch in decode_segment(path, columns=("value", "control_type"), on_damage=problems.append):
-            values, kinds = (batch.column(name).to_pylist() for name in ("value", "control_type"))
-            for value, kind in zip(values, kinds, strict=True):
-                if kind is not None or value is None:
-                    continue
-                record = read(None, value)
-                problems += [record.problem] if record.problem else []
-                if record.value and not record.problem:
-                    yield record.value
-    except (OSError, ValueError):
-        found.is_whole = False
+    read, reached = record_reader(REMOTE_METADATA), 0
+    problems: list[object] = [] if paths else ["no segment"]
+    columns = ("offset", "value", "control_type")
+    for path in paths:
+        try:
+            for batch in decode_segment(path, columns=columns, on_damage=problems.append):
+                rows = zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+                for offset, value, kind in rows:
+                    problems += [offset] if offset != reached else []  # retention or a loss took some
+                    reached = offset + 1
+                    if kind is not None or value is None:
+                        continue
+                    record = read(None, value)
+                    problems += [record.problem] if record.problem else []
+                    if record.value and not record.problem:
+                        yield record.value
+        except (OSError, ValueError) as error:
+            problems.append(error)
     found.is_whole &= not problems

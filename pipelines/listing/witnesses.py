@@ -145,11 +145,12 @@ class WitnessFiles:
         known = self.remote()
         if not known:
             return witnesses
-        ranges = {one for each in known for one in each.ranges().get((topic_id, partition), ())}
+        ranges = {one for each in known for one in each.ranges.get((topic_id, partition), ())}
         return replace(
             witnesses,
             remote=tuple(sorted(ranges)),
-            has_all_remote=all(of_log_dir.is_whole for of_log_dir in known),
+            has_all_remote=all(one.is_whole for one in known)
+            and any((topic_id, partition) in one.logs for one in known),
             # a log of which they name nothing may have moved nothing yet
             is_tiered=True if ranges else witnesses.is_tiered,
         )

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from kafka_log_lake.pipelines.listing.naming import PartitionFolder
 from kafka_log_lake.pipelines.listing.remote_metadata import FINISHED, STARTED, RemoteMetadata, RemoteSegment
@@ -23,6 +24,7 @@ from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX, file_name
 from kafka_log_lake.udfs.storage.byte_source import MANIFEST, with_range
 
 TopicId = str | None
+_SURE_MS = 24 * 3600 * 1000  # clocks of brokers and stores differ less, and a copy takes less
 
 
 @dataclass
@@ -40,11 +42,15 @@ class OfLog:
 class RemoteIndex:
     """The objects of a tier by log, and what metadata say of them.
 
-    is_named: whether metadata were found; is_whole: and could be read whole.
+    is_named: whether metadata were found; is_whole: and could be read whole. deleted: (topic id, partition)
+    that are marked as deleted. newest: (topic id, partition) of each log that the metadata name -> time of
+    their newest record of a segment, ms since 1970 UTC; -1 without one that is past.
     """
 
     tier: Tier
     named: dict[str, RemoteSegment]
+    deleted: set[tuple[str, int]]
+    newest: dict[tuple[TopicId, int], int]
     is_named: bool
     is_whole: bool
     logs: dict[PartitionFolder, dict[TopicId, OfLog]]
@@ -59,29 +65,49 @@ class RemoteIndex:
             return OfLog([*own.named, *plain.named], [*own.others, *plain.others])
         return max(by_id.values(), key=lambda one: (bool(one.named), one.newest), default=OfLog())
 
+    def is_settled(self, topic_id: TopicId, partition: int, at: int) -> bool:
+        """Says whether the metadata have all that was noted of a log up to a time (ms since 1970 UTC).
+
+        So where they were read whole, and have records of the log that are a day newer.
+        """
+        return self.is_whole and 0 < at < self.newest.get((topic_id, partition), -1) - _SURE_MS
+
+    def has_passed(self, one: TierSegment) -> bool:
+        """Says whether objects that the metadata of their log do not name are newer than these."""
+        log = one.topic_id, one.partition
+        is_of_log = log in self.newest and log not in self.deleted and one.segment_id not in self.named
+        return is_of_log and self.newest[log] < one.changed // 1000
+
 
 def merged(metadata: Iterable[RemoteMetadata]) -> dict[str, RemoteSegment]:
-    """Returns the segments of all log directories by id; of those with one id the one that went furthest."""
+    """Returns the segments of all log directories by id, each in the state that went furthest."""
     found: dict[str, RemoteSegment] = {}
     for one in metadata:
         for name, segment in one.segments.items():
-            if name not in found or (segment.start is not None, segment.state) > (
-                found[name].start is not None,
-                found[name].state,
-            ):
-                found[name] = segment
+            new, old = segment, found.get(name, segment)
+            if old.state > new.state:
+                new, old = old, new
+            if new.start is None:
+                new = replace(new, start=old.start, end=old.end, size=old.size, epochs=old.epochs)
+            found[name] = new
     return found
 
 
 def index_of(tier: Tier, metadata: Sequence[RemoteMetadata]) -> RemoteIndex:
-    """Joins the objects of a tier with the metadata, by segment id, wherever the objects lie."""
+    """Joins the objects of a tier with the metadata, by segment id, wherever the objects lie.
+
+    Of a log that the metadata do not name, the names of the objects are the index.
+    """
     named = merged(metadata)
     is_whole = bool(metadata) and all(one.is_whole for one in metadata)
     deleted = {place for one in metadata for place in one.deleted}
+    now, newest = int(datetime.now(UTC).timestamp() * 1000), dict[tuple[TopicId, int], int]()
     objects = {one.segment_id: one for one in tier.segments if one.segment_id and one.segment_id in named}
     logs: dict[PartitionFolder, dict[TopicId, OfLog]] = defaultdict(lambda: defaultdict(OfLog))
     for name, segment in named.items():
-        if (segment.topic_id, segment.partition) in deleted or segment.state not in (STARTED, FINISHED):
+        log = segment.topic_id, segment.partition
+        newest[log] = max(newest.get(log, -1), segment.since if segment.since <= now else -1)
+        if log in deleted or segment.state not in (STARTED, FINISHED):
             continue
         of = logs[PartitionFolder(segment.topic, segment.partition)][segment.topic_id]
         of.newest = max(of.newest, segment.since)
@@ -91,18 +117,15 @@ def index_of(tier: Tier, metadata: Sequence[RemoteMetadata]) -> RemoteIndex:
         elif found is not None and SEGMENT_SUFFIX in found.files:
             of.others.append(_unnamed(found, UNFINISHED))
     for one in tier.segments:
-        if (
-            one.segment_id in named
-            or (is_whole and one.topic_id is not None)
-            or SEGMENT_SUFFIX not in one.files
-        ):
+        own = one.topic_id, one.partition
+        if one.segment_id in named or SEGMENT_SUFFIX not in one.files:
             continue
-        if SEGMENT_SUFFIX not in one.files or (one.topic_id, one.partition) in deleted:
+        if own in deleted or (is_whole and own in newest):
             continue
         of = logs[PartitionFolder(one.topic, one.partition)][one.topic_id]
         of.newest = max(of.newest, one.modified // 1000)
         of.others.append(_unnamed(one, UNNAMED))
-    return RemoteIndex(tier, named, bool(metadata), is_whole, logs)
+    return RemoteIndex(tier, named, deleted, newest, bool(metadata), is_whole, logs)
 
 
 def _named(segment: RemoteSegment, found: TierSegment | None, tier: Tier) -> Candidate:

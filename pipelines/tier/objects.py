@@ -48,7 +48,8 @@ class TierSegment:
 
     layout: LOCAL, PLUGIN or PLAIN. topic, topic_id, segment_id: by the names, or the manifest; an id is None
     where the layout has none. files: suffix -> (URI, bytes). modified: microseconds since 1970 UTC, of the
-    ``.log``. problem: why its bytes can't be read; None where nothing is known against them.
+    ``.log``; changed: of the newest object, 0 if unknown. problem: why its bytes can't be read; None where
+    nothing is known against them.
     """
 
     layout: str
@@ -59,6 +60,7 @@ class TierSegment:
     base: int
     files: dict[str, tuple[str, int]] = field(default_factory=dict)
     modified: int = 0
+    changed: int = 0
     manifest: Manifest | None = None
     problem: str | None = None
 
@@ -158,6 +160,7 @@ def _add(uri: str, size: int, modified: int, by_stem: dict[str, TierSegment], ti
         return
     one = by_stem.setdefault(f"{folder}/{stem}", made)
     one.files[suffix] = uri, size
+    one.changed = max(one.changed, modified)
     if suffix == SEGMENT_SUFFIX:
         one.modified = modified
 

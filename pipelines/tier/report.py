@@ -1,18 +1,21 @@
 """Compares the three books of tiered storage: the objects, what ``__remote_log_metadata`` says, the local
 disk.
 
-The rows of the table ``tier_report``. Nothing is deleted: of objects that nobody can reach the command that
-would do it is a column.
+The rows of the table ``tier_report``. Nothing is deleted: the command that would do it is a column, of
+objects that nothing unread can make count. So none where metadata could not be read whole, and none of what
+may be newer than they are. Objects of a log that they do not name are no orphans.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from kafka_log_lake.pipelines.listing.listing import Listing
+from kafka_log_lake.pipelines.listing.naming import PartitionFolder
 from kafka_log_lake.pipelines.listing.remote_metadata import (
     DELETED,
     FINISHED,
@@ -49,21 +52,29 @@ def report_rows(listing: Listing, index: RemoteIndex, logs: Sequence[JoinedLog])
     by_id = {one.segment_id: one for one in index.tier.segments if one.segment_id}
     rows: list[Row] = []
     for name, segment in index.named.items():
-        rows += _of_segment(segment, by_id.get(name))
-    living = {row["topic_id"] for row in listing.segments.to_pylist()}
-    living |= {one.topic_id for one in index.named.values() if one.state in (STARTED, FINISHED)}
+        if (segment.topic_id, segment.partition) not in index.deleted:
+            rows += _of_segment(segment, by_id.get(name), index)
     unopened = dict(_unopened(index))
     for one in index.tier.segments:
         problem = one.problem or unopened.get(one.name)
-        if one.segment_id not in index.named and index.is_named:
-            rows.append(_of_orphan(one, living))
+        of = index.named.get(one.segment_id or "")
+        log = (one.topic_id, one.partition) if of is None else (of.topic_id, of.partition)
+        if log in index.deleted:
+            detail = "its partition is marked as deleted"
+            rows.append(_of_objects(DELETED_TOPIC, one, detail, of, is_dead=index.is_whole))
+        elif of is None and log in index.newest:
+            rows.append(_of_orphan(one, index))
         elif problem is not None and not _missing(one):
             rows.append(_of_objects(UNREADABLE, one, problem))
     for uri, kind in index.tier.other.items():
         size = index.tier.other_sizes[uri]
         rows.append(_row(FOREIGN, object=uri, objects=1, bytes=size, detail=kind))
-    for log in logs:
-        rows += _of_disk(listing, index, log)
+    finished: dict[PartitionFolder, list[RemoteSegment]] = defaultdict(list)
+    for segment in index.named.values():
+        if segment.state == FINISHED:
+            finished[PartitionFolder(segment.topic, segment.partition)].append(segment)
+    for joined in logs:
+        rows += _of_disk(listing, finished.get(joined.place, ()), by_id, joined)
     return sorted(
         rows, key=lambda row: (row["kind"], row["topic"] or "", row["first_offset"] or 0, row["object"] or "")
     )
@@ -73,8 +84,10 @@ def _row(kind: str, **values: Any) -> Row:
     return {"kind": kind, **dict.fromkeys(TIER_REPORT.arrow_schema().names[1:]), **values}
 
 
-def _of_objects(kind: str, one: TierSegment, detail: str, segment: RemoteSegment | None = None) -> Row:
-    """Returns a row about the objects of a segment."""
+def _of_objects(
+    kind: str, one: TierSegment, detail: str, segment: RemoteSegment | None = None, is_dead: bool = False
+) -> Row:
+    """Returns a row about the objects of a segment. is_dead: nothing can make them count any more."""
     row = _row(
         kind,
         topic=one.topic,
@@ -87,7 +100,7 @@ def _of_objects(kind: str, one: TierSegment, detail: str, segment: RemoteSegment
         bytes=one.stored_bytes,
         detail=detail,
     )
-    if kind in PAID_FOR:
+    if is_dead:
         row["delete_command"] = _delete_command(one)
     return row | (_of_metadata(segment) if segment is not None else {})
 
@@ -105,18 +118,22 @@ def _of_metadata(segment: RemoteSegment) -> Row:
     }
 
 
-def _of_segment(segment: RemoteSegment, found: TierSegment | None) -> Iterator[Row]:
+def _of_segment(segment: RemoteSegment, found: TierSegment | None, index: RemoteIndex) -> Iterator[Row]:
     """Yields what is wrong with a segment that the metadata name. found: its objects; None without any."""
     if segment.state != FINISHED:
+        kind, is_dead = UNFINISHED_DELETE, index.is_whole  # a deletion that began is never taken back
         if segment.state == STARTED:
-            kind, detail = UNFINISHED_COPY, "its copy never finished"
-        else:
-            kind = UNFINISHED_DELETE
+            is_dead = index.is_settled(segment.topic_id, segment.partition, segment.since)
+            kind, detail = UNFINISHED_COPY, "its copy was not finished when the metadata were read"
+            if is_dead:
+                detail = "its copy was not finished at the newest record of its log, more than a day later"
+        elif segment.state == DELETED:
             detail = "its deletion is finished, and objects are there"
-            detail = detail if segment.state == DELETED else "its deletion never finished"
+        else:
+            detail = "its deletion was not finished when the metadata were read"
         if found is not None:
             files = ", ".join(sorted(found.files))
-            yield _of_objects(kind, found, f"{detail}: {files}", segment)
+            yield _of_objects(kind, found, f"{detail}: {files}", segment, is_dead)
         elif segment.state != DELETED:
             yield _row(
                 kind, **_of_metadata(segment), objects=0, bytes=0, detail=f"{detail}: no object is there"
@@ -155,24 +172,32 @@ def _unopened(index: RemoteIndex) -> Iterator[tuple[str, str]]:
                     yield one.name, one.problem
 
 
-def _of_orphan(one: TierSegment, living: set[str | None]) -> Row:
-    if one.topic_id is not None and one.topic_id not in living:
-        return _of_objects(DELETED_TOPIC, one, "no metadata and no disk name its topic id")
-    return _of_objects(ORPHAN, one, "no metadata name its segment")
+def _of_orphan(one: TierSegment, index: RemoteIndex) -> Row:
+    is_dead = index.is_settled(one.topic_id, one.partition, one.changed // 1000)
+    detail = "the metadata of its log do not name its segment"
+    if not index.is_whole:
+        detail += ", but not all of them could be read"
+    elif not is_dead:
+        detail += ", but have no record that is a day newer than the objects"
+    return _of_objects(ORPHAN, one, detail, is_dead=is_dead)
 
 
-def _of_disk(listing: Listing, index: RemoteIndex, log: JoinedLog) -> Iterator[Row]:
-    """Yields local segments that the tier has too, and those that can never be copied to it."""
-    finished = [
-        one
-        for one in index.named.values()
-        if (one.topic, one.partition, one.state) == (*log.place, FINISHED)
-        and log.topic_id in (None, one.topic_id)
-    ]
+def _of_disk(
+    listing: Listing, finished: Sequence[RemoteSegment], by_id: Mapping[str, TierSegment], log: JoinedLog
+) -> Iterator[Row]:
+    """Yields local segments that the tier has too, and those that can never be copied to it.
+
+    finished: the segments of the partition whose copy was finished. by_id: the objects of segments.
+    """
+    finished = [one for one in finished if log.topic_id in (None, one.topic_id)]
     if not finished:
         return
     reached = max(one.end or -1 for one in finished)
-    named = {one.start: one for one in finished}
+    named = {
+        one.start: one
+        for one in finished
+        if one.segment_id in by_id and SEGMENT_SUFFIX in by_id[one.segment_id].files
+    }
     snapshots = listing.witnesses.in_folder(log.partition_dir).snapshots
     for row, following in zip(log.rows, log.rows[1:], strict=False):
         base, end = row["file_base_offset"], following["file_base_offset"]
@@ -187,10 +212,15 @@ def _of_disk(listing: Listing, index: RemoteIndex, log: JoinedLog) -> Iterator[R
             yield _row(NEVER_UPLOADS, **values, objects=1, detail=detail)
 
 
-def _delete_command(one: TierSegment) -> str:
-    """Returns the command that would delete the objects of a segment, for a person to run."""
+def _delete_command(one: TierSegment) -> str | None:
+    """Returns the command that would delete the objects of a segment, for a person to run.
+
+    None in a store whose command is not known.
+    """
     uris = [uri for uri, _ in one.files.values()]
     paths = [path_of_uri(uri) for uri in uris]
     if None not in paths:
         return shlex.join(["rm", "--", *(path for path in paths if path)])
+    if not all(uri.startswith("s3://") for uri in uris):
+        return None
     return "; ".join(shlex.join(["aws", "s3", "rm", uri]) for uri in uris)

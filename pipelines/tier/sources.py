@@ -55,7 +55,10 @@ def _notes(index: RemoteIndex, logs: list[JoinedLog]) -> Iterator[str]:
             "are the index, and objects of deleted topics or lost leaders may be among them"
         )
     elif not index.is_whole:
-        yield "__remote_log_metadata is damaged: objects that it does not name are taken by their names too"
+        yield (
+            "__remote_log_metadata is damaged, or older records of it are gone: objects that it does not "
+            "name are taken by their names too"
+        )
     unread = [part.of for one in logs for part in one.parts if part.of.rank == UNREADABLE]
     for one in unread[:20]:
         yield f"offsets {one.first:,} to {one.last:,} are in {one.name}, which can't be read: {one.problem}"
@@ -63,4 +66,15 @@ def _notes(index: RemoteIndex, logs: list[JoinedLog]) -> Iterator[str]:
         yield f"and {counted_noun(len(unread) - 20, 'more object')} that can't be read"
     unnamed = sorted({one.place.topic for one in logs if any(part.of.rank == UNNAMED for part in one.parts)})
     if unnamed and index.is_named:
-        yield f"objects that no metadata name are used for {first_names(unnamed)}"
+        yield (
+            f"no metadata on the disks name the objects that are used for {first_names(unnamed)}: their "
+            "partition of __remote_log_metadata may be on another broker. Objects of deleted topics or lost "
+            "leaders may be among them"
+        )
+    passed = [one for one in index.tier.segments if index.is_whole and index.has_passed(one)]
+    if passed:
+        topics = first_names(sorted({one.topic for one in passed}))
+        yield (
+            f"not read, as no metadata name them: {counted_noun(len(passed), 'segment')} of {topics} in the "
+            "tier, newer than the metadata of their logs; these disks may be older than the tier"
+        )

@@ -119,7 +119,8 @@ class Witnesses:
     snapshots. orphans: base offsets of indexes whose ``.log`` is not there. indexed: the offset after the
     last entry of the index of the last segment. aside: what was left behind. is_tiered: whether the topic has
     remote storage; None unknown. remote: of it; None where no metadata of remote storage was read;
-    has_all_remote: whether all of it could be read. problems: files that can't be read, and why.
+    has_all_remote: whether it names the log, and all of it could be read. problems: files that can't be
+    read, and why.
     """
 
     epochs: tuple[tuple[int, int], ...] | None = None
@@ -277,7 +278,9 @@ def _at_start(low: int, high: int, start: int, witnesses: Witnesses, orphans: Se
     is_tiered = witnesses.is_tiered if witnesses.is_tiered is not None else noted == 0 or None
     if is_tiered and (witnesses.remote is None or not witnesses.has_all_remote) and not orphans:
         lack = (
-            f"no {REMOTE_METADATA} is here" if witnesses.remote is None else f"{REMOTE_METADATA} is damaged"
+            f"no {REMOTE_METADATA} is here"
+            if witnesses.remote is None
+            else f"{REMOTE_METADATA} is damaged, or names nothing of the log here"
         )
         detail = f"{witness}: in remote storage, if anywhere; {lack}"
         return Unseen(low, high, cause=START, is_certain=False, state=REMOTE, detail=detail, witness=witness)

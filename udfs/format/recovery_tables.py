@@ -216,8 +216,8 @@ TIER_REPORT = Table(
             "kind",
             "string",
             "lost, incomplete, size_differs, unreadable: of segments that count; orphan, unfinished_copy, "
-            "unfinished_delete, deleted_topic: objects that no broker reads; foreign: other files; "
-            "on_disk_too, never_uploads: of segments on the disk",
+            "unfinished_delete, deleted_topic: objects that do not count by the metadata; foreign: other "
+            "files; on_disk_too, never_uploads: of segments on the disk",
         ),
         ("topic", "string", "Topic; null of a file that is of none"),
         ("partition", "int", "Partition"),
@@ -231,7 +231,12 @@ TIER_REPORT = Table(
         ("state", "string", "Last state by the metadata, such as COPY_SEGMENT_STARTED"),
         ("since", "timestamp", "When that state was set"),
         ("detail", "string", "What is wrong, in words"),
-        ("delete_command", "string", "Of objects that no broker reads: the command that would delete them"),
+        (
+            "delete_command",
+            "string",
+            "The command that would delete the objects; null unless nothing that was not read can make them "
+            "count",
+        ),
     ),
 )
 

@@ -126,6 +126,27 @@ def test_without_metadata_names_are_the_index_and_it_says_so(
     assert "no __remote_log_metadata is on the disks" in said
 
 
+def test_a_log_whose_metadata_lie_on_another_broker_is_read_by_names_and_it_says_so(
+    copied: Callable[[str], Path], capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    case = copied("local")
+    shutil.rmtree(case / "log-dir" / "__remote_log_metadata-1")  # the others name nothing of the topic
+    records, said = found(case, capsysbinary)
+    assert records == truth("local")
+    assert "no metadata on the disks name the objects that are used for small" in said
+
+
+def test_objects_newer_than_the_metadata_are_not_passed_over_in_silence(
+    copied: Callable[[str], Path], capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    case = copied("local")
+    newest = objects(case, 676)[0]
+    newest.with_name(f"{739:020d}-AAAAAAAAAAAAAAAAAAAAAA.log").write_bytes(newest.read_bytes())
+    records, said = found(case, capsysbinary)
+    assert records == truth("local")
+    assert "not read, as no metadata name them: 1 segment of small in the tier, newer than the" in said
+
+
 def test_objects_that_no_metadata_name_are_not_read(
     copied: Callable[[str], Path], capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,16 @@ import pytest
 from kafka_log_lake.pipelines import decode_batches
 from kafka_log_lake.pipelines.dump_log import command as dump
 from kafka_log_lake.pipelines.inspect_batch import command as inspect
+from kafka_log_lake.pipelines.listing.listing import Listing
+from kafka_log_lake.pipelines.listing.remote_metadata import RemoteMetadata, RemoteSegment
 from kafka_log_lake.pipelines.scan import command as scan
+from kafka_log_lake.pipelines.tier.index import index_of
+from kafka_log_lake.pipelines.tier.objects import Tier, TierSegment
+from kafka_log_lake.pipelines.tier.report import report_rows
 from tests.support.answers import asked
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "tiered"
+LONG_BEFORE = 1_000_000_000  # seconds since 1970: years before the metadata of the test's data
 KEY = f"key-1={DATA / 'encrypted' / 'keys' / 'key-1.private.pem'}"
 
 
@@ -36,7 +44,9 @@ def odd(tmp_path: Path) -> Path:
     """A tier with an orphan, a lost object and one that has more bytes than the metadata say."""
     case = Path(shutil.copytree(DATA / "local", tmp_path / "case"))
     (first,) = (case / "tier").rglob("*0000-*.log")
-    first.with_name(f"{7:020d}-AAAAAAAAAAAAAAAAAAAAAA.log").write_bytes(first.read_bytes())
+    orphan = first.with_name(f"{7:020d}-AAAAAAAAAAAAAAAAAAAAAA.log")
+    orphan.write_bytes(first.read_bytes())
+    os.utime(orphan, (0, LONG_BEFORE))
     (lost,) = (case / "tier").rglob("*0200-*.log")
     lost.unlink()
     (longer,) = (case / "tier").rglob("*0409-*.log")
@@ -55,6 +65,118 @@ def test_each_disagreement_is_a_row(odd: Path, capsys: pytest.CaptureFixture[str
     assert differs["detail"] == "3989 bytes by the object, 3889 by the metadata"
     assert {row["first_offset"] for row in of(rows, "on_disk_too")} == {609, 676}
     assert len(rows) == 5
+
+
+def orphan_of(case: Path) -> Path:
+    (path,) = (case / "tier").rglob("*-AAAAAAAAAAAAAAAAAAAAAA.log")
+    return path
+
+
+def newer_object(case: Path) -> None:
+    os.utime(orphan_of(case))
+
+
+def newer_index(case: Path) -> None:
+    orphan_of(case).with_suffix(".index").write_bytes(b"")
+
+
+def metadata_damaged(case: Path) -> None:
+    path = case / "log-dir" / "__remote_log_metadata-1" / f"{0:020d}.log"
+    content = bytearray(path.read_bytes())
+    content[-10] ^= 1
+    path.write_bytes(content)
+
+
+def metadata_without_beginning(case: Path) -> None:
+    """As retention leaves it: the record of some copy may be gone."""
+    path = case / "log-dir" / "__remote_log_metadata-1" / f"{0:020d}.log"
+    content = path.read_bytes()
+    second = 12 + int.from_bytes(content[8:12], "big")
+    base = int.from_bytes(content[second : second + 8], "big")
+    path.with_name(f"{base:020d}.log").write_bytes(content[second:])
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (newer_object, "a day newer"),
+        (newer_index, "a day newer"),
+        (metadata_damaged, "not all of them could be read"),
+        (metadata_without_beginning, "not all of them could be read"),
+    ],
+)
+def test_what_unread_metadata_may_name_has_no_command(
+    change: Callable[[Path], None], why: str, odd: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(odd)
+    rows = scanned(odd, capsys)
+    assert not [row for row in rows if row["delete_command"]]
+    assert why in {row["object"]: row["detail"] for row in of(rows, "orphan")}[orphan_of(odd).as_uri()]
+
+
+def test_objects_whose_metadata_lie_on_another_broker_are_no_orphans(
+    odd: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(odd / "log-dir" / "__remote_log_metadata-1")  # the others name nothing of the topic
+    assert {row["kind"] for row in scanned(odd, capsys)} <= {"unreadable"}
+
+
+def test_objects_without_ids_are_no_orphans(odd: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = odd / "tier" / "small-0" / f"{5000:020d}.log"
+    path.parent.mkdir()
+    path.write_bytes(b"x")
+    os.utime(path, (0, LONG_BEFORE))
+    assert path.as_uri() not in {row["object"] for row in of(scanned(odd, capsys), "orphan")}
+
+
+DAY_MS = 24 * 3600 * 1000
+NOW_MS = 1_700_000_000_000
+
+
+def rows_of_states(
+    states: list[int], since: list[int], scheme: str = "s3", deleted: tuple[tuple[str, int], ...] = ()
+) -> list[dict[str, Any]]:
+    """The rows of a tier with one object for each segment of one log."""
+    ids = [str(at) for at in range(len(states))]
+    metadata = RemoteMetadata(deleted=set(deleted))
+    for one, state, at in zip(ids, states, since, strict=True):
+        metadata.segments[one] = RemoteSegment("t", "T", 0, one, state, at, start=0, end=9, size=1)
+    files = [{".log": (f"{scheme}://b/t/{one} x.log", 1)} for one in ids]
+    objects = [TierSegment("other", "t", 0, "T", one, 0, held) for one, held in zip(ids, files, strict=True)]
+    return report_rows(Listing(), index_of(Tier(("s3://b",), objects), [metadata]), [])
+
+
+@pytest.mark.parametrize(
+    ("later", "has_command"), [(0, False), (DAY_MS // 2, False), (2 * DAY_MS, True), (1 << 60, False)]
+)
+def test_a_copy_may_be_in_progress_until_its_log_has_a_record_a_day_newer(
+    later: int, has_command: bool
+) -> None:
+    rows = rows_of_states([0, 1], [NOW_MS, NOW_MS + later])
+    (copy,) = of(rows, "unfinished_copy")
+    assert copy["delete_command"] == ("aws s3 rm 's3://b/t/0 x.log'" if has_command else None)
+    assert ("more than a day later" in copy["detail"]) is has_command
+    assert "never" not in copy["detail"]
+
+
+def test_a_deletion_that_began_and_a_deleted_partition_have_a_command_where_it_is_known() -> None:
+    states = [2, 3], [NOW_MS, NOW_MS]
+    commands = [row["delete_command"] for row in of(rows_of_states(*states), "unfinished_delete")]
+    assert commands == ["aws s3 rm 's3://b/t/0 x.log'", "aws s3 rm 's3://b/t/1 x.log'"]
+    assert not any(row["delete_command"] for row in rows_of_states(*states, scheme="gs"))
+    (gone,) = rows_of_states([1], [NOW_MS], deleted=(("T", 0),))
+    assert (gone["kind"], gone["delete_command"]) == ("deleted_topic", "aws s3 rm 's3://b/t/0 x.log'")
+
+
+def test_a_state_that_kafka_does_not_have_changes_nothing_and_takes_the_commands_away() -> None:
+    place = {"name": "t", "id": "T", "partition": 0}
+    metadata, of_segment = RemoteMetadata(), {"topicIdPartition": place, "id": "0"}
+    metadata.note(
+        {"remoteLogSegmentId": of_segment, "remoteLogSegmentState": 9, "eventTimestampMs": 1, "brokerId": 1}
+    )
+    assert not metadata.segments
+    assert not metadata.is_whole
 
 
 def test_the_table_has_the_same_rows(odd: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
