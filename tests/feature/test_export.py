@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shlex
 import shutil
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.pipelines.export import workbook
 from kafka_log_lake.pipelines.export.workbook import CellsCut, write_xlsx
 from tests.support import logs
+from tests.support.docs import ROOT, blocks
 from tests.support.segment_maker import Batch, Record, flip
 
 SHOP = Path(__file__).parents[1] / "data/shop"
@@ -199,6 +202,22 @@ def test_without_a_file_the_topic_names_it(lake: str, tmp_path: Path, monkeypatc
     assert main(["export", "--lake", lake, "--topic", NAMED_BADLY, "--format", "csv"]) == 0
     (made,) = tmp_path.iterdir()
     assert made.name == "__touch_pwned___id___x____1_.csv"
+
+
+def test_the_masked_file_of_the_faq_names_no_person(lake: str, tmp_path: Path, monkeypatch: Any) -> None:
+    (commands,) = blocks(ROOT / "docs/faq.md", "sh")
+    first, second = commands.splitlines()
+    assert first.startswith("SECRET=")
+    (tmp_path / "lake").symlink_to(lake)
+    monkeypatch.chdir(tmp_path)
+    assert main(shlex.split(second.replace("$SECRET", "of mine"))[1:]) == 0
+    masked = pq.read_table("orders.parquet")
+    assert masked.column_names == ["timestamp", "customer", "item", "amount"]
+    persons = connect(lake).sql("SELECT value.customer_id::VARCHAR, value.item FROM typed.orders").fetchall()
+    hashed = [(sha256(f"of mine{person}".encode()).hexdigest(), item) for person, item in persons]
+    assert sorted(zip(*masked.select(["customer", "item"]).to_pydict().values(), strict=True)) == sorted(
+        hashed
+    )
 
 
 def test_records_that_the_typed_table_lacks_are_no_loss(
