@@ -300,7 +300,8 @@ class LakeSearch(Searching):
                 logs += other.execute("SELECT DISTINCT topic, partition_dir FROM checkpoints").fetchall()
         if folders := [folder for topic, folder in logs if self.topics(topic)]:
             statement = "SELECT partition_dir, first_lost, last_lost, cause FROM lost_offsets "
-            statement += "WHERE list_contains(?, cause) AND list_contains(?, partition_dir) ORDER BY ALL"
+            statement += "WHERE list_contains(?, cause) AND list_contains(?, partition_dir) "
+            statement += "AND first_lost IS NOT NULL ORDER BY ALL"  # else past 2^63 - 1: no offset is there
             values = [[*self.request.causes, DAMAGE, START, END], folders]
             with open_database(self.lake, "lost_offsets", self.threads, tables=self._tables) as other:
                 for folder, first, last, cause in other.execute(statement, values).fetchall():
@@ -315,9 +316,7 @@ def _widened(damage: DamagedRange, lost: Iterable[Unseen]) -> DamagedRange:
     """
     first = damage.first_lost
     for one in lost:
-        if first is None or one.first is None:
-            continue
-        if one.first <= first and (one.last is None or first <= one.last):
+        if first is not None and one.first <= first and (one.last is None or first <= one.last):
             following = None if one.last is None else one.last + 1
             return replace(damage, last_offset=one.first - 1, next_offset=following)
     return damage

@@ -199,6 +199,15 @@ def test_offsets_before_a_segment_that_begins_with_damage_could_not_be_searched(
     assert of_lake == of_segments
 
 
+def test_no_offset_is_missing_after_the_highest_one(tmp_path: Path) -> None:
+    end = 2**63 - 1
+    put(tmp_path / "logs" / "t-0", end - 2, batch(end - 2), batch(5))
+    lake = str(tmp_path / "lake")
+    assert decode_batches.main(["--source", str(tmp_path / "logs"), "--lake", lake, "--cores", "1"]) == 0
+    wanted = {"offset": str(end - 1)}
+    assert rows(path=str(tmp_path / "logs"), **wanted) == rows(lake=lake, **wanted)
+
+
 def test_offsets_that_no_segment_has_could_not_be_searched(
     tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
