@@ -125,7 +125,8 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: JobKind) -> Summary:
             # under the lock: another job may just have ended
             listing = _list(on_demand, settings, progress, may_be_empty=work.drops_missing)
         summary = Summary(run_id=run_id, lake=lake.address, chunks=work.chunks)
-        summary.cluster_id = check_cluster(listing, lake)
+        with progress.phase("opening the lake"):
+            summary.cluster_id = lake.cluster_id = check_cluster(listing, lake)
 
         def note_run() -> None:
             _note_time(summary, progress, began)

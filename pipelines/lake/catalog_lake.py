@@ -35,7 +35,7 @@ from kafka_log_lake.pipelines.lake.superseded import delete_predicate
 from kafka_log_lake.pipelines.lake.tables import intent_metadata
 from kafka_log_lake.pipelines.lake.transactions import Outcome
 from kafka_log_lake.pipelines.plan import ledger
-from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS
+from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS, RUNS
 from kafka_log_lake.udfs.format.schema import (
     BATCHES,
     OFFSET_FINDINGS,
@@ -49,7 +49,7 @@ from kafka_log_lake.udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW, STAGED_SCH
 
 _STAGED, _INTENT = "staged_rows_", "intent"
 # Small tables of which a job reads all rows, several times
-_KEPT = (SEGMENTS, CHECKPOINTS, OFFSET_FINDINGS)
+_KEPT = (SEGMENTS, CHECKPOINTS, OFFSET_FINDINGS, RUNS)
 # Column of the ledger that counts a segment's rows in a table
 _COUNTS = {RECORDS: "records", BATCHES: "batches", QUARANTINE: "damaged"}
 _NUMBER = "number_of_row"

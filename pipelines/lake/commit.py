@@ -104,7 +104,7 @@ class LakeWriter(LakeTables):
         began = [row.decoded_at for row in intent.put] or [1000 * commit.at for commit in published]
         job = "ingest" if intent.app_id == INGEST_APP else "decode"
         row |= {"run_id": intent.run_id, "job": job, "began_at": min(began, default=0)}
-        return row | {"seconds": None, "phases": [], "unreadable": [], "cluster_id": None}
+        return row | {"seconds": None, "phases": [], "unreadable": [], "cluster_id": intent.cluster_id}
 
     def _commits_of_run(self, table: Table, intent: Intent) -> list[Commit]:
         """Returns the run's commits to a table that are newer than any other run's and were not undone."""
@@ -193,6 +193,7 @@ class LakeWriter(LakeTables):
             drop=[*(row for row in whole if row.segment not in known), *intent.drop],
             cut=[range_ for range_ in intent.ranges if range_.position > 0],
             transactional=sorted(intent.partitions),
+            cluster_id=intent.cluster_id,
         )
         self.intents.write(rest)
         self.intents.remove(intent)
@@ -202,7 +203,8 @@ class LakeWriter(LakeTables):
 
     def commit(self, intent: Intent) -> Outcome:
         """Writes the intent and makes its commits. Returns what is uncertain in the logs it changes."""
-        intent = replace(self.fenced(intent), source=list(self._settings.source))
+        source = list(self._settings.source)
+        intent = replace(self.fenced(intent), source=source, cluster_id=self.cluster_id)
         self.intents.write(intent)
         return self.finish(intent)
 

@@ -52,7 +52,7 @@ class Intent:
     first table.
     after: version of the log of the table that publishes the run, when the run was planned; -1: not known.
     taken_back: whether what was committed of it is being undone.
-    source: what ``--source`` of the run names.
+    source: what ``--source`` of the run names. cluster_id: of the sources; None where nothing names it.
     files_left: folders of logs of which other files are there than before that no run could read -> the base
     offsets of all such files. fills_findings: whether it makes the table ``offset_findings``, of all logs.
     """
@@ -75,6 +75,7 @@ class Intent:
     source: list[str] = field(default_factory=list)
     files_left: dict[str, list[int]] = field(default_factory=dict)
     fills_findings: bool = False
+    cluster_id: str | None = None
 
     @property
     def partitions(self) -> set[Partition]:

@@ -30,6 +30,7 @@ class LakeTables(abc.ABC):
 
     def __init__(self, on_demand: SparkOnDemand, address: str, intents: Intents, app_id: str) -> None:
         self.address, self.intents, self.app_id = address, intents, app_id
+        self.cluster_id: str | None = None  # of the sources of this job
         self._on_demand = on_demand
         given = on_demand.settings
         self._settings = given if isinstance(given, Settings) else Settings()

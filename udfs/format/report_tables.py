@@ -96,8 +96,8 @@ RUNS = Table(
         (
             "cluster_id",
             "string",
-            "Cluster of its sources, by meta.properties; null where that names none, where a later job "
-            "finished the run, and of runs of an earlier release",
+            "Cluster of its sources, by meta.properties; null where that names none, and of runs of an "
+            "earlier release",
         ),
     ),
 )

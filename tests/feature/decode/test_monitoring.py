@@ -180,6 +180,7 @@ def test_a_run_that_was_killed_gets_its_row_from_the_next(
 ) -> None:
     lake = tmp_path / "lake"
     settings = Settings(source=(str(logs),), lake=str(lake))
+    (logs / "meta.properties").write_text("version=1\ncluster.id=shop-1\nnode.id=1\n")
 
     def die() -> None:
         raise DiedError
@@ -196,6 +197,7 @@ def test_a_run_that_was_killed_gets_its_row_from_the_next(
     sizes = sum(f.stat().st_size for f in logs.rglob("*.log"))
     assert tuple(row[name] for name in counts) == (2, 4, 8, 1, sizes)
     assert (row["run_id"], row["job"], row["seconds"]) == (commit["run_id"], "decode", None)
+    assert row["cluster_id"] == "shop-1"
 
 
 @pytest.mark.spark
