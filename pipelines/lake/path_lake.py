@@ -112,10 +112,6 @@ class PathLake(LakeWriter):
             patiently(opened.update_incremental)
         return opened
 
-    def catch_up(self, table: Table) -> None:
-        """Updates a table that is open to what others, such as Spark, have committed."""
-        patiently(self._opened[table.name].update_incremental)
-
     def has(self, table: Table) -> bool:
         """Returns whether a table is there: those of reports appear with their first rows."""
         try:
@@ -227,7 +223,7 @@ class PathLake(LakeWriter):
 
         The answer to a commit that succeeded may be lost, so that its second attempt meets the first.
         """
-        self.catch_up(table)
+        patiently(self._opened[table.name].update_incremental)
         if self.committed(table.name) != intent.version:
             raise self._not_alone(error) from error
         assert self._lease is not None

@@ -111,9 +111,6 @@ class LakeTables(abc.ABC):
     def pin(self) -> None:  # noqa: B027
         """Opens the table that publishes: what is planned from now on is published onto this version."""
 
-    def catch_up(self, table: Table) -> None:  # noqa: B027
-        """Updates a table that is open to what others, such as Spark, have committed."""
-
     def next_version(self) -> int:
         """Returns the number (``Intent.version``) of the next run. Raises a RunFailed if another job runs."""
         return self.free_version()
