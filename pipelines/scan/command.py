@@ -35,6 +35,7 @@ from kafka_log_lake.pipelines.scan.report_json import to_json
 from kafka_log_lake.pipelines.tasks.first_payloads import SchemaSegments
 from kafka_log_lake.pipelines.tasks.scan_segments import scan_segments
 from kafka_log_lake.pipelines.tasks.slice_scan import scan_slice
+from kafka_log_lake.udfs.decoder.compile_kernels import ensure_compiled
 from kafka_log_lake.udfs.indexes.kraft_snapshot import METADATA_TOPIC
 from kafka_log_lake.udfs.values.apps.topic_format import TopicFormats
 from kafka_log_lake.udfs.values.typed.records import schema_segments
@@ -52,12 +53,14 @@ def scan(settings: Settings | str | os.PathLike[str]) -> Findings:
 
     Returns
     -------
-    Findings: counts, damage with the offsets it may cost, open transactions; ``seconds`` is the time it took.
+    Findings: counts, damage with the offsets it may cost, open transactions; ``seconds`` is the time it took,
+        without that of the first command, which compiles the decoder.
 
     Raises
     ------
     UserError: there is no segment.
     """
+    ensure_compiled()
     began = time.monotonic()
     if not isinstance(settings, Settings):
         settings = Settings(source=(os.fspath(settings),))

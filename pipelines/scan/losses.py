@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from kafka_log_lake.pipelines.cli.generated import command_line, shell_word
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, first_names, invocation
@@ -24,6 +25,7 @@ from kafka_log_lake.pipelines.tasks.open_transactions import OpenTransaction
 from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange
 from kafka_log_lake.udfs.batches.clocks import CERTAIN
 from kafka_log_lake.udfs.batches.endings import ONGOING, PREPARED, Ending
+from kafka_log_lake.udfs.errors import install
 
 
 def tail_text(log: ScannedLog) -> str:
@@ -221,6 +223,8 @@ def _decoding(findings: Findings) -> list[Step]:
             for cluster, paths in findings.clusters.items()
         ]
     paths = findings.sources
+    if find_spec("pyspark") is None:
+        what += f"; before it, {install('spark')}"
     if len(paths) > _SOURCES:
         what += f"; --source once more for each of the other {len(paths) - 1} paths"
         paths = paths[:1]

@@ -8,12 +8,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import Settings
-from kafka_log_lake.pipelines.scan import report
+from kafka_log_lake.pipelines.scan import command, losses, report
 from kafka_log_lake.pipelines.scan.command import scan
 from kafka_log_lake.pipelines.scan.losses import next_steps
 from kafka_log_lake.pipelines.scan.report_json import to_json
@@ -30,6 +31,33 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     command = [sys.executable, "-m", "kafka_log_lake", "scan", *arguments]
     return subprocess.run(
         command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_the_time_of_a_scan_is_not_that_of_compiling_the_decoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "t-0", 0, batch(0))
+    clock = [0.0]
+
+    def compile_all() -> None:
+        clock[0] += 60
+
+    monkeypatch.setattr(command, "ensure_compiled", compile_all)
+    monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    assert scan(tmp_path).seconds == 0
+    assert clock == [60]
+
+
+def test_the_next_command_says_what_it_needs_where_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "t-0", 0, batch(0))
+    findings = scan(tmp_path)
+    assert "clone" not in next_steps(findings)[0]
+    monkeypatch.setattr(losses, "find_spec", lambda name: None)
+    assert next_steps(findings)[0].endswith(
+        "tables; before it, in a clone, pip install '.[spark]', or uvx --from '.[spark]' kafka-log-lake"
     )
 
 
