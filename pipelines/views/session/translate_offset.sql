@@ -23,45 +23,58 @@
 --   skipped bigint: Records at most that a consumer that begins at committed_offset never gets: it is higher than translated_offset; null without a commit
 --   end_offset bigint: Where the partition ends in the target cluster; null where the lake does not have it
 --   note string: What is missing for an answer or limits it; null where nothing does
-WITH checkpoints AS (
-  SELECT source_cluster, topic, source_topic, upstream_offset, downstream_offset, metadata, record_timestamp
+WITH commits AS (
+  SELECT topic, committed_offset, metadata FROM consumer_offsets
+  WHERE is_current AND is_read AND NOT is_tombstone AND `group` = wanted_group AND partition = wanted_partition
+), offered AS (
+  SELECT source_cluster, topic, source_topic, upstream_offset, downstream_offset, metadata, record_timestamp, 'checkpoint' AS basis
   FROM mm2_checkpoints
   WHERE is_current AND NOT is_tombstone AND `group` = wanted_group AND partition = wanted_partition
     AND (topic = wanted_topic OR source_topic = wanted_topic)
-), commits AS (
-  SELECT topic, committed_offset, metadata FROM consumer_offsets
-  WHERE is_current AND is_read AND NOT is_tombstone AND `group` = wanted_group AND partition = wanted_partition
-), translated AS (
-  SELECT source_cluster, topic, source_topic, upstream_offset, downstream_offset, metadata, record_timestamp, 'checkpoint' AS basis
-  FROM checkpoints
   UNION ALL
-  SELECT NULL, NULL, topic, committed_offset, NULL, metadata, NULL, 'offset_sync'
-  FROM commits
-  WHERE topic = wanted_topic AND topic NOT IN (SELECT topic FROM checkpoints) AND topic NOT IN (SELECT source_topic FROM checkpoints)
-    AND topic IN (SELECT topic FROM mm2_offset_syncs)
+  SELECT NULL, NULL, topic, committed_offset, NULL, metadata, NULL, 'offset_sync' FROM commits WHERE topic = wanted_topic
+), numbered AS (
+  -- a commit is translated only where no checkpoint is
+  SELECT *, min(basis) OVER () AS first_basis,
+    row_number() OVER (ORDER BY basis, source_cluster, topic, source_topic, record_timestamp, upstream_offset) AS place
+  FROM offered
 ), fitting AS (
+  SELECT t.*, s.topic AS synced_topic, s.upstream_offset AS sync_upstream, s.downstream_offset AS sync_downstream,
+    s.record_timestamp AS sync_time, s.record_offset, s.log_topic, s.segment,
+    s.partition = wanted_partition AND s.upstream_offset <= t.upstream_offset
+      AND s.downstream_offset + CASE WHEN t.upstream_offset > s.upstream_offset THEN 1 ELSE 0 END
+        = coalesce(t.downstream_offset, s.downstream_offset + CASE WHEN t.upstream_offset > s.upstream_offset THEN 1 ELSE 0 END) AS fits
+  FROM numbered t LEFT JOIN mm2_offset_syncs s ON s.topic = t.source_topic
+  WHERE t.basis = t.first_basis
+), ranked AS (
   -- the newest sync at or before the commit that gives the translated offset: MirrorMaker keeps few syncs
-  SELECT t.source_cluster, t.source_topic, s.upstream_offset, s.downstream_offset, s.record_timestamp,
-    row_number() OVER (PARTITION BY t.source_cluster, t.source_topic ORDER BY s.record_offset DESC, s.log_topic, s.segment) AS age
-  FROM translated t JOIN mm2_offset_syncs s ON s.topic = t.source_topic AND s.partition = wanted_partition
-    AND s.upstream_offset <= t.upstream_offset
-    AND s.downstream_offset + CASE WHEN t.upstream_offset > s.upstream_offset THEN 1 ELSE 0 END
-      = coalesce(t.downstream_offset, s.downstream_offset + CASE WHEN t.upstream_offset > s.upstream_offset THEN 1 ELSE 0 END)
+  SELECT *, row_number() OVER (PARTITION BY place ORDER BY CASE WHEN fits THEN 0 ELSE 1 END, record_offset DESC, log_topic, segment) AS age
+  FROM fitting WHERE basis = 'checkpoint' OR synced_topic IS NOT NULL
+), translated AS (
+  SELECT source_cluster, topic, source_topic, upstream_offset, downstream_offset, metadata, record_timestamp, basis,
+    CASE WHEN fits THEN sync_upstream END AS sync_upstream_offset, CASE WHEN fits THEN sync_downstream END AS sync_downstream_offset,
+    CASE WHEN fits THEN sync_time END AS sync_timestamp
+  FROM ranked WHERE age = 1
 ), newest AS (
   SELECT topic, max(end_offset) AS end_offset FROM log_ends WHERE partition = wanted_partition GROUP BY topic
 ), times AS (
   SELECT topic, max(max_timestamp) AS last_timestamp FROM segments WHERE partition = wanted_partition GROUP BY topic
+), known AS (
+  SELECT count(CASE WHEN record.kind = 'mm2-checkpoint' THEN 1 END) AS checkpoints,
+    count(CASE WHEN record.kind = 'mm2-offset-sync' THEN 1 END) AS syncs
+  FROM mm2_records WHERE record.error IS NULL
 ), answers AS (
   SELECT t.source_cluster, t.topic, t.source_topic,
-    coalesce(t.downstream_offset, s.downstream_offset + CASE WHEN t.upstream_offset > s.upstream_offset THEN 1 ELSE 0 END) AS translated_offset,
-    t.metadata, t.upstream_offset, t.basis, t.record_timestamp, s.upstream_offset AS sync_upstream_offset,
-    s.downstream_offset AS sync_downstream_offset, s.record_timestamp AS sync_timestamp,
-    greatest(unix_millis(w.last_timestamp) - unix_millis(coalesce(s.record_timestamp, t.record_timestamp)), 0) AS sync_age_ms,
-    CASE WHEN t.upstream_offset > s.upstream_offset THEN t.upstream_offset - s.upstream_offset - 1
-      WHEN t.upstream_offset = s.upstream_offset THEN 0 END AS read_twice,
-    own.committed_offset, e.end_offset
-  FROM translated t
-  LEFT JOIN fitting s ON s.age = 1 AND s.source_topic = t.source_topic AND coalesce(s.source_cluster, '') = coalesce(t.source_cluster, '')
+    coalesce(t.downstream_offset,
+      t.sync_downstream_offset + CASE WHEN t.upstream_offset > t.sync_upstream_offset THEN 1 ELSE 0 END) AS translated_offset,
+    t.metadata, t.upstream_offset, t.basis, t.record_timestamp, t.sync_upstream_offset, t.sync_downstream_offset, t.sync_timestamp,
+    -- greatest() leaves nulls out
+    CASE WHEN w.last_timestamp < coalesce(t.sync_timestamp, t.record_timestamp) THEN 0
+      ELSE unix_millis(w.last_timestamp) - unix_millis(coalesce(t.sync_timestamp, t.record_timestamp)) END AS sync_age_ms,
+    CASE WHEN t.upstream_offset > t.sync_upstream_offset THEN t.upstream_offset - t.sync_upstream_offset - 1
+      WHEN t.upstream_offset = t.sync_upstream_offset THEN 0 END AS read_twice,
+    own.committed_offset, e.end_offset, k.checkpoints, k.syncs
+  FROM known k LEFT JOIN translated t ON true
   LEFT JOIN newest e ON e.topic = t.topic
   LEFT JOIN times w ON w.topic = coalesce(t.topic, t.source_topic)
   LEFT JOIN commits own ON own.topic = t.topic
@@ -70,17 +83,11 @@ SELECT source_cluster, topic, source_topic, translated_offset, metadata, upstrea
   sync_downstream_offset, sync_timestamp, sync_age_ms, read_twice, committed_offset,
   CASE WHEN committed_offset IS NOT NULL THEN greatest(committed_offset - translated_offset, 0) END AS skipped,
   end_offset,
-  CASE WHEN translated_offset IS NULL THEN 'no offset sync is at or before the group''s commit: the records before the first sync cannot be translated'
+  CASE WHEN basis IS NULL AND checkpoints = 0 AND syncs = 0 THEN 'the lake has no topics of MirrorMaker''s checkpoints or offset syncs'
+    WHEN basis IS NULL AND checkpoints > 0 THEN 'no checkpoint of this group has the partition: it is not translated'
+    WHEN basis IS NULL THEN 'no commit of this group in the source cluster has an offset sync'
+    WHEN translated_offset IS NULL THEN 'no offset sync is at or before the group''s commit: the records before the first sync cannot be translated'
     WHEN translated_offset > end_offset THEN 'past the end of the partition in the target cluster: auto.offset.reset says where the group begins'
     WHEN basis = 'offset_sync' THEN 'worked out from the offset syncs: the lake has no checkpoint of the group for this partition'
     WHEN sync_upstream_offset IS NULL THEN 'no offset sync in the lake gives this translation (they lie in the source cluster): how much is read twice is not known' END AS note
 FROM answers
-UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-  CASE WHEN c.checkpoints = 0 AND s.syncs = 0 THEN 'the lake has no topics of MirrorMaker''s checkpoints or offset syncs'
-    WHEN c.checkpoints > 0 THEN 'no checkpoint of this group has the partition: it is not translated'
-    ELSE 'no commit of this group in the source cluster has an offset sync' END
--- joins: of a function with scalar subqueries here Spark 4.2 loses all rows
-FROM (SELECT count(*) AS checkpoints FROM mm2_checkpoints) c CROSS JOIN (SELECT count(*) AS syncs FROM mm2_offset_syncs) s
-  CROSS JOIN (SELECT count(*) AS found FROM translated) t
-WHERE t.found = 0

@@ -150,6 +150,12 @@ def test_a_failover_says_what_is_read_twice_and_what_is_skipped(ask: Ask) -> Non
     assert {value for name, value in row.items() if name != "note"} == {None}
 
 
+def test_an_offset_has_a_note_where_mirror_maker_wrote_nothing(made: Callable[..., Ask]) -> None:
+    (row,) = made(orders=[(b"k", b"v")])("SELECT * FROM translate_offset('billing', 'orders', 0)")
+    assert row["note"] == "the lake has no topics of MirrorMaker's checkpoints or offset syncs"
+    assert {value for name, value in row.items() if name != "note"} == {None}
+
+
 def test_heartbeats_and_syncs_are_all_there(ask: Ask) -> None:
     found: dict[str, Any] = {}
     for view in ("mm2_heartbeats", "mm2_checkpoints", "mm2_offset_syncs"):

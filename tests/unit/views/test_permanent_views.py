@@ -1,12 +1,16 @@
-"""What a catalog asks of a view that stays."""
+"""What a catalog asks of a view that stays, and names that a view must not give."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 
 from kafka_log_lake import connect
 from kafka_log_lake.pipelines.sql.statements import view_text
-from kafka_log_lake.pipelines.views.declared import VIEWS, View
+from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, VIEWS, View
+from kafka_log_lake.udfs.format.report_tables import REPORT_TABLES
+from kafka_log_lake.udfs.format.schema import TABLES
 
 
 @pytest.mark.parametrize("view", [one for one in VIEWS if not one.parameters], ids=lambda view: view.name)
@@ -15,3 +19,13 @@ def test_each_column_has_a_name_of_its_own_as_spark_wants_it(view: View, lake: s
     with connect(lake) as database:
         names = [row[0] for row in database.execute(f"DESCRIBE {view_text(view.select, {})}").fetchall()]
     assert [name for name in names if not name.isidentifier()] == []
+
+
+def test_no_query_of_a_with_has_the_name_of_a_table_or_view() -> None:
+    """The view would count as one that needs that table, and would have no rows in a lake without it."""
+    tables = {table.name for table in (*TABLES, *REPORT_TABLES)} | {view.name for view in SESSION_VIEWS}
+    named = {
+        view.name: tables.intersection(re.findall(r"(?:\bWITH|\),) +(\w+) AS \(", view.select))
+        for view in SESSION_VIEWS
+    }
+    assert {name: found for name, found in named.items() if found} == {}
