@@ -23,9 +23,10 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from kafka_log_lake.pipelines.cli.commands import DECODE
+from kafka_log_lake.pipelines.cli.commands.decode import DECODE
 from kafka_log_lake.pipelines.cli.errors import DamageFound, JobError, UserError, one_line
-from kafka_log_lake.pipelines.cli.settings import CATALOG, Settings, Typing, make_settings
+from kafka_log_lake.pipelines.cli.setting_names import make_settings
+from kafka_log_lake.pipelines.cli.settings import CATALOG, Settings, Typing
 from kafka_log_lake.pipelines.cli.values import option
 from kafka_log_lake.pipelines.dataframes.options import requested_names
 from kafka_log_lake.pipelines.dataframes.slices import Span, make_tasks

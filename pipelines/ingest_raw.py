@@ -21,7 +21,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from kafka_log_lake.pipelines.cli.commands import INGEST
+from kafka_log_lake.pipelines.cli.commands.ingest import INGEST
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.decode import job
 from kafka_log_lake.pipelines.decode.decode import Decoded

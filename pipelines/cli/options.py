@@ -28,18 +28,18 @@ from kafka_log_lake.pipelines.cli.errors import (
 )
 from kafka_log_lake.pipelines.cli.process import is_terminated
 from kafka_log_lake.pipelines.cli.screens import screen_text
-from kafka_log_lake.pipelines.cli.settings import (
+from kafka_log_lake.pipelines.cli.setting_names import (
     ALIASES,
     FIELDS,
     GROUPS,
     RARE,
     SETTING_NAMES,
-    Running,
     help_of,
     make_settings,
     metavar_of,
     shown,
 )
+from kafka_log_lake.pipelines.cli.settings import Running
 from kafka_log_lake.pipelines.cli.status import say
 from kafka_log_lake.pipelines.cli.streams import drop_output, set_up_streams
 from kafka_log_lake.pipelines.cli.terminal import COMMAND, invocation, printable

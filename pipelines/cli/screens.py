@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from kafka_log_lake.pipelines.cli.declaration import Command, Screen
-from kafka_log_lake.pipelines.cli.settings import ALIASES, FIELDS, metavar_of
+from kafka_log_lake.pipelines.cli.setting_names import ALIASES, FIELDS, metavar_of
 from kafka_log_lake.pipelines.cli.terminal import COMMAND
 from kafka_log_lake.pipelines.cli.values import flag, option
 

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from kafka_log_lake.pipelines.cli.commands import DECODE_VALUES
+from kafka_log_lake.pipelines.cli.commands.decode_values import DECODE_VALUES
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.cli.status import phase

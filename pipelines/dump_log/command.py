@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from kafka_log_lake.pipelines.cli.commands import DUMP
+from kafka_log_lake.pipelines.cli.commands.dump import DUMP
 from kafka_log_lake.pipelines.cli.errors import JobError, UserError
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.cli.status import say

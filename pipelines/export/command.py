@@ -16,7 +16,7 @@ from functools import partial
 import duckdb
 import pyarrow as pa
 
-from kafka_log_lake.pipelines.cli.commands import EXPORT, EXPORT_FORMATS
+from kafka_log_lake.pipelines.cli.commands.export import EXPORT, EXPORT_FORMATS
 from kafka_log_lake.pipelines.cli.errors import UserError, needs_extra, unwritable, writing
 from kafka_log_lake.pipelines.cli.settings import LakeSettings
 from kafka_log_lake.pipelines.cli.streams import replace_file, replaced_file

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafka_log_lake.pipelines.find.lake_search import LakeSearch
     from kafka_log_lake.udfs.values.schemas.registry import Registry
 
-from kafka_log_lake.pipelines.cli.commands import FIND
+from kafka_log_lake.pipelines.cli.commands.find import FIND
 from kafka_log_lake.pipelines.cli.errors import NotAllSearched, NotFound, UserError, needs_extra
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.cli.streams import replaced_file

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kafka_log_lake.pipelines.cli.commands import NOT
+from kafka_log_lake.pipelines.cli.commands.find import NOT
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.values import is_utf8, moment, nearest, one_of, option, partition_number
 from kafka_log_lake.pipelines.find.conditions import (

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 from pyspark.sql import SparkSession
 
-from kafka_log_lake.pipelines.cli.commands import FORMAT_REPORT
+from kafka_log_lake.pipelines.cli.commands.format_report import FORMAT_REPORT
 from kafka_log_lake.pipelines.cli.settings import CostSettings
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable, shortened_to
 from kafka_log_lake.pipelines.cli.text_tables import Section, text_lines

@@ -11,7 +11,7 @@ import sys
 from functools import partial
 from typing import Any
 
-from kafka_log_lake.pipelines.cli.commands import INSPECT
+from kafka_log_lake.pipelines.cli.commands.inspect import INSPECT
 from kafka_log_lake.pipelines.cli.errors import UserError, needs_extra
 from kafka_log_lake.pipelines.cli.generated import json_line
 from kafka_log_lake.pipelines.cli.settings import Settings

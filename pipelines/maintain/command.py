@@ -8,7 +8,7 @@ import uuid
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from kafka_log_lake.pipelines.cli.commands import MAINTAIN
+from kafka_log_lake.pipelines.cli.commands.maintain import MAINTAIN
 from kafka_log_lake.pipelines.cli.settings import LakeSettings
 from kafka_log_lake.pipelines.cli.status import phase
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable

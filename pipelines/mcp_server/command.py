@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from kafka_log_lake.pipelines.cli.commands import MCP
+from kafka_log_lake.pipelines.cli.commands.mcp import MCP
 from kafka_log_lake.pipelines.cli.errors import UserError, needs_extra
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.engine.run_command import run_command

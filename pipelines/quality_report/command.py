@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from kafka_log_lake.pipelines.cli.commands import QUALITY_REPORT
+from kafka_log_lake.pipelines.cli.commands.quality_report import QUALITY_REPORT
 from kafka_log_lake.pipelines.cli.errors import ChecksFailed, UserError, writing
 from kafka_log_lake.pipelines.cli.settings import LakeSettings
 from kafka_log_lake.pipelines.cli.streams import replaced_file

@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from kafka_log_lake.pipelines.cli.commands import QUERY
+from kafka_log_lake.pipelines.cli.commands.query import QUERY
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import LakeSettings
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, room_of_lines

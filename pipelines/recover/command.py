@@ -14,7 +14,7 @@ import time
 from contextlib import ExitStack, nullcontext
 from functools import partial
 
-from kafka_log_lake.pipelines.cli.commands import RECOVER
+from kafka_log_lake.pipelines.cli.commands.recover import RECOVER
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.cli.terminal import printable

@@ -40,10 +40,11 @@ from kafka_log_lake.pipelines.plan.slices import LITTLE
 from kafka_log_lake.pipelines.recover import rows
 from kafka_log_lake.pipelines.recover.compare import tasks
 from kafka_log_lake.pipelines.recover.losses import lost_records
+from kafka_log_lake.pipelines.recover.mirrors import original
 from kafka_log_lake.pipelines.recover.partition import HealedLog, Partition, heal_partition
 from kafka_log_lake.pipelines.recover.placement import Placements, placements
 from kafka_log_lake.pipelines.recover.restore import Loss, Policy, count_losses, policy_of, register_topics
-from kafka_log_lake.pipelines.recover.sources import Inventory, find_copies, original
+from kafka_log_lake.pipelines.recover.sources import Inventory, find_copies
 from kafka_log_lake.pipelines.sql.database import open_database
 from kafka_log_lake.pipelines.tasks.slice_rows import DIRECT
 from kafka_log_lake.pipelines.tier.keys import use_keys

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from kafka_log_lake.pipelines.cli.commands import SCAN
+from kafka_log_lake.pipelines.cli.commands.scan import SCAN
 from kafka_log_lake.pipelines.cli.declaration import SORTS
 from kafka_log_lake.pipelines.cli.errors import DamageFound, UserError
 from kafka_log_lake.pipelines.cli.settings import Settings

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafka_log_lake.pipelines.cli.commands import SQL
+from kafka_log_lake.pipelines.cli.commands.sql import SQL
 from kafka_log_lake.pipelines.cli.errors import JobError, RunFailed, UserError, one_line
 from kafka_log_lake.pipelines.cli.settings import LakeSettings
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable, room_of_lines

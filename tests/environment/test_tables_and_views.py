@@ -145,7 +145,7 @@ REGISTER = """
 import sys
 from kafka_log_lake.pipelines.cli.options import exit_code_of
 from kafka_log_lake.pipelines.engine.session import session
-from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.cli.settings import (Settings)
 from kafka_log_lake.pipelines.views.permanent import register_in_catalog
 
 def job():

@@ -20,9 +20,11 @@ from packaging.requirements import Requirement
 import kafka_log_lake
 from kafka_log_lake.pipelines import decode_batches, ingest_raw
 from kafka_log_lake.pipelines.cli.commands import COMMANDS as ALL_COMMANDS
-from kafka_log_lake.pipelines.cli.commands import DECODE, INGEST, QUALITY_REPORT
+from kafka_log_lake.pipelines.cli.commands.decode import DECODE
+from kafka_log_lake.pipelines.cli.commands.ingest import INGEST
+from kafka_log_lake.pipelines.cli.commands.quality_report import QUALITY_REPORT
 from kafka_log_lake.pipelines.cli.options import parser_of, with_not
-from kafka_log_lake.pipelines.cli.settings import ALIASES, COST_NAMES, FIELDS
+from kafka_log_lake.pipelines.cli.setting_names import ALIASES, COST_NAMES, FIELDS
 from kafka_log_lake.pipelines.cli.values import byte_count, flag, option
 from kafka_log_lake.pipelines.format_report import command as format_report
 from kafka_log_lake.pipelines.listing import naming

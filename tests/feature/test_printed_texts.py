@@ -21,7 +21,7 @@ from kafka_log_lake.pipelines.cli import status
 from kafka_log_lake.pipelines.cli.commands import COMMANDS
 from kafka_log_lake.pipelines.cli.declaration import Command
 from kafka_log_lake.pipelines.cli.program import main
-from kafka_log_lake.pipelines.cli.settings import RARE
+from kafka_log_lake.pipelines.cli.setting_names import RARE
 from kafka_log_lake.pipelines.query import command as query
 from tests.support import corpus, typed_corpus
 

@@ -19,9 +19,11 @@ from databricks.bundles.jobs import Job
 import kafka_log_lake
 from kafka_log_lake.pipelines.cli import options
 from kafka_log_lake.pipelines.cli import program as console
-from kafka_log_lake.pipelines.cli.commands import COMMANDS, DECODE, INGEST
+from kafka_log_lake.pipelines.cli.commands import COMMANDS
+from kafka_log_lake.pipelines.cli.commands.decode import DECODE
+from kafka_log_lake.pipelines.cli.commands.ingest import INGEST
 from kafka_log_lake.pipelines.cli.declaration import Command
-from kafka_log_lake.pipelines.cli.settings import RARE
+from kafka_log_lake.pipelines.cli.setting_names import RARE
 from kafka_log_lake.pipelines.cli.values import option
 from tests.support.drawn import first
 

@@ -13,11 +13,15 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from kafka_log_lake.pipelines.cli.commands import DECODE, DUMP, FORMAT_REPORT, SCAN
+from kafka_log_lake.pipelines.cli.commands.decode import DECODE
+from kafka_log_lake.pipelines.cli.commands.dump import DUMP
+from kafka_log_lake.pipelines.cli.commands.format_report import FORMAT_REPORT
+from kafka_log_lake.pipelines.cli.commands.scan import SCAN
 from kafka_log_lake.pipelines.cli.declaration import Command
 from kafka_log_lake.pipelines.cli.errors import DamageFound, RunFailed, UserError
 from kafka_log_lake.pipelines.cli.options import exit_code_of, parse_arguments, read_yaml, to_yaml
-from kafka_log_lake.pipelines.cli.settings import FIELDS, SETTING_NAMES, Settings, make_settings
+from kafka_log_lake.pipelines.cli.setting_names import FIELDS, SETTING_NAMES, make_settings
+from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.cli.values import MIB, byte_text
 from kafka_log_lake.pipelines.engine.run_command import run_command
 
