@@ -119,7 +119,8 @@ class Shop:
 
     def create(self, topics: dict[str, tuple[int, dict[str, str]]]) -> None:
         """topics: partitions and settings of each."""
-        from confluent_kafka.admin import AdminClient, NewTopic
+        from confluent_kafka.admin import AdminClient
+        from confluent_kafka.cimpl import NewTopic
 
         admin = AdminClient({"bootstrap.servers": self.address})
         new = [NewTopic(name, count, 1, config=given) for name, (count, given) in topics.items()]
