@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from kafka_log_lake.udfs.batches.account import REMOTE_METADATA, RemoteRange
+from kafka_log_lake.pipelines.listing.checkpoints import read_offsets
+from kafka_log_lake.udfs.batches.account import HIGH_WATERMARK, REMOTE_METADATA, RemoteRange
 from kafka_log_lake.udfs.format.file_names import segment_base
 
 _FOLDER = re.compile(rf"{REMOTE_METADATA}-[0-9]+")
@@ -24,6 +25,7 @@ STATES = (
     "DELETE_SEGMENT_STARTED",
     "DELETE_SEGMENT_FINISHED",
 )
+_DELETE_STATES = range(3)  # of a partition: marked, started, finished
 
 
 @dataclass
@@ -56,12 +58,18 @@ class RemoteMetadata:
     All records of one partition of a topic lie in one partition of ``__remote_log_metadata``
     (``RemoteLogMetadataTopicPartitioner``), and a disk has only some of these. So the metadata say what there
     is of the logs that they name, and nothing of others. is_whole: whether all records of the folders that
-    were found could be read, from offset 0 on.
+    were found could be read, from offset 0 up to the high watermark.
+
+    uncommitted: ids of the segments, and partitions marked as deleted, whose newest record lies at or above
+    the high watermark, or without one: a new leader of the metadata may not have it. epochs: folder -> its
+    leader epochs with the offsets where they begin, and the offset after its last record.
     """
 
     segments: dict[str, RemoteSegment] = field(default_factory=dict)
     deleted: set[tuple[str, int]] = field(default_factory=set)
     is_whole: bool = True
+    uncommitted: set[str | tuple[str, int]] = field(default_factory=set)
+    epochs: dict[str, tuple[list[tuple[int, int]], int]] = field(default_factory=dict)
 
     @cached_property
     def logs(self) -> set[tuple[str | None, int]]:
@@ -77,12 +85,14 @@ class RemoteMetadata:
                 found[one.topic_id, one.partition].append(RemoteRange(one.start, one.end))
         return found
 
-    def note(self, value: Mapping[str, Any]) -> None:
+    def note(self, value: Mapping[str, Any], is_committed: bool = True) -> None:
         """Applies one record of the log. A newer record of a segment replaces its state."""
-        if "remoteLogSegmentId" not in value:
+        if "remoteLogSegmentState" not in value:
+            self.is_whole &= value.get("remotePartitionDeleteState") in _DELETE_STATES
             if "remotePartitionDeleteState" in value:
-                place = value["topicIdPartition"]
-                self.deleted.add((place["id"], place["partition"]))
+                log = value["topicIdPartition"]["id"], value["topicIdPartition"]["partition"]
+                self.uncommitted |= set() if is_committed or log in self.deleted else {log}
+                self.deleted.add(log)
             return
         of = value["remoteLogSegmentId"]
         place = of["topicIdPartition"]
@@ -90,6 +100,7 @@ class RemoteMetadata:
         if not 0 <= state < len(STATES):
             self.is_whole = False
             return
+        (self.uncommitted.discard if is_committed else self.uncommitted.add)(of["id"])
         named = place["name"], place["id"], place["partition"], of["id"]
         one = self.segments.setdefault(of["id"], RemoteSegment(*named, state))
         one.state, one.since, one.broker_id = state, value["eventTimestampMs"], value["brokerId"]
@@ -112,6 +123,10 @@ def remote_metadata(log_dir: str) -> RemoteMetadata | None:
     if not folders:
         return None
     found = RemoteMetadata()
+    try:  # before the records: what it says is never ahead of them
+        committed = read_offsets(os.path.join(log_dir, HIGH_WATERMARK))
+    except (OSError, ValueError):
+        committed = {}
     for name in folders:
         folder = os.path.join(log_dir, name)
         try:
@@ -119,34 +134,57 @@ def remote_metadata(log_dir: str) -> RemoteMetadata | None:
         except OSError:
             found.is_whole = False
             continue
-        for value in _records([os.path.join(folder, segment) for segment in segments], found):
-            found.note(value)
+        limit = committed.get((REMOTE_METADATA, int(name.rpartition("-")[2])), 0)
+        epochs, reached = list[tuple[int, int]](), 0
+        for offset, epoch, value in _records([os.path.join(folder, one) for one in segments], found):
+            if not epochs or epochs[-1][0] != epoch:
+                epochs.append((epoch, offset))
+            reached = offset + 1
+            if value is not None:
+                found.note(value, offset < limit)
+        found.epochs[name] = epochs, reached
+        found.is_whole &= reached >= limit
     return found
 
 
-def _records(paths: Sequence[str], found: RemoteMetadata) -> Iterator[Mapping[str, Any]]:
-    """Yields the records of a folder's segments; notes in ``found`` where not all from offset 0 on could be
-    read.
+def agree(copies: Sequence[RemoteMetadata]) -> bool:
+    """Says whether the copies of each partition of the metadata topic, on several disks, are of one history.
+
+    So where the leader epochs are the same up to the end of the shorter one (KIP-101).
+    """
+    for name in {name for one in copies for name in one.epochs}:
+        of_name = [one.epochs[name] for one in copies if name in one.epochs]
+        end = min(end for _, end in of_name)
+        if len({tuple(each for each in epochs if each[1] < end) for epochs, _ in of_name}) > 1:
+            return False
+    return True
+
+
+def _records(
+    paths: Sequence[str], found: RemoteMetadata
+) -> Iterator[tuple[int, int, Mapping[str, Any] | None]]:
+    """Yields offset, leader epoch and content of the records in a folder's segments; notes in ``found`` where
+    not all from offset 0 on could be read. The content is None of a control record.
     """
     from kafka_log_lake.udfs.files import decode_segment  # loads kernels, which few listings need
     from kafka_log_lake.udfs.values.internal.topics import record_reader
 
     read, reached = record_reader(REMOTE_METADATA), 0
     problems: list[object] = [] if paths else ["no segment"]
-    columns = ("offset", "value", "control_type")
+    columns = ("offset", "leader_epoch", "value", "control_type")
     for path in paths:
         try:
             for batch in decode_segment(path, columns=columns, on_damage=problems.append):
                 rows = zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
-                for offset, value, kind in rows:
+                for offset, epoch, value, kind in rows:
                     problems += [offset] if offset != reached else []  # retention or a loss took some
                     reached = offset + 1
                     if kind is not None or value is None:
+                        yield offset, epoch, None
                         continue
                     record = read(None, value)
                     problems += [record.problem] if record.problem else []
-                    if record.value and not record.problem:
-                        yield record.value
+                    yield offset, epoch, record.value if record.value and not record.problem else None
         except (OSError, ValueError) as error:
             problems.append(error)
     found.is_whole &= not problems

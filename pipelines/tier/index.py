@@ -10,7 +10,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from kafka_log_lake.pipelines.listing.naming import PartitionFolder
-from kafka_log_lake.pipelines.listing.remote_metadata import FINISHED, STARTED, RemoteMetadata, RemoteSegment
+from kafka_log_lake.pipelines.listing.remote_metadata import (
+    FINISHED,
+    STARTED,
+    RemoteMetadata,
+    RemoteSegment,
+    agree,
+)
 from kafka_log_lake.pipelines.tier.candidates import (
     MISSING,
     REMOTE,
@@ -42,15 +48,17 @@ class OfLog:
 class RemoteIndex:
     """The objects of a tier by log, and what metadata say of them.
 
-    is_named: whether metadata were found; is_whole: and could be read whole. deleted: (topic id, partition)
-    that are marked as deleted. newest: (topic id, partition) of each log that the metadata name -> time of
-    their newest record of a segment, ms since 1970 UTC; -1 without one that is past.
+    is_named: whether metadata were found; is_whole: and could be read whole, and copies of them agree.
+    deleted: (topic id, partition) that are marked as deleted. newest: (topic id, partition) of each log that
+    the metadata name -> time of their newest record of a segment, ms since 1970 UTC; -1 without one that is
+    past and committed. uncommitted: as ``RemoteMetadata`` has it.
     """
 
     tier: Tier
     named: dict[str, RemoteSegment]
     deleted: set[tuple[str, int]]
     newest: dict[tuple[TopicId, int], int]
+    uncommitted: set[str | tuple[str, int]]
     is_named: bool
     is_whole: bool
     logs: dict[PartitionFolder, dict[TopicId, OfLog]]
@@ -68,9 +76,13 @@ class RemoteIndex:
     def is_settled(self, topic_id: TopicId, partition: int, at: int) -> bool:
         """Says whether the metadata have all that was noted of a log up to a time (ms since 1970 UTC).
 
-        So where they were read whole, and have records of the log that are a day newer.
+        So where they were read whole, and have committed records of the log that are a day newer.
         """
         return self.is_whole and 0 < at < self.newest.get((topic_id, partition), -1) - _SURE_MS
+
+    def is_final(self, of: str | tuple[str, int]) -> bool:
+        """Says whether the deletion of a segment, or of a (topic id, partition), is never taken back."""
+        return self.is_whole and of not in self.uncommitted
 
     def has_passed(self, one: TierSegment) -> bool:
         """Says whether objects that the metadata of their log do not name are newer than these."""
@@ -99,14 +111,16 @@ def index_of(tier: Tier, metadata: Sequence[RemoteMetadata]) -> RemoteIndex:
     Of a log that the metadata do not name, the names of the objects are the index.
     """
     named = merged(metadata)
-    is_whole = bool(metadata) and all(one.is_whole for one in metadata)
+    is_whole = bool(metadata) and all(one.is_whole for one in metadata) and agree(metadata)
+    uncommitted = {name for one in metadata for name in one.uncommitted}
     deleted = {place for one in metadata for place in one.deleted}
     now, newest = int(datetime.now(UTC).timestamp() * 1000), dict[tuple[TopicId, int], int]()
     objects = {one.segment_id: one for one in tier.segments if one.segment_id and one.segment_id in named}
     logs: dict[PartitionFolder, dict[TopicId, OfLog]] = defaultdict(lambda: defaultdict(OfLog))
     for name, segment in named.items():
         log = segment.topic_id, segment.partition
-        newest[log] = max(newest.get(log, -1), segment.since if segment.since <= now else -1)
+        is_sure = segment.since <= now and name not in uncommitted
+        newest[log] = max(newest.get(log, -1), segment.since if is_sure else -1)
         if log in deleted or segment.state not in (STARTED, FINISHED):
             continue
         of = logs[PartitionFolder(segment.topic, segment.partition)][segment.topic_id]
@@ -125,7 +139,7 @@ def index_of(tier: Tier, metadata: Sequence[RemoteMetadata]) -> RemoteIndex:
         of = logs[PartitionFolder(one.topic, one.partition)][one.topic_id]
         of.newest = max(of.newest, one.modified // 1000)
         of.others.append(_unnamed(one, UNNAMED))
-    return RemoteIndex(tier, named, deleted, newest, bool(metadata), is_whole, logs)
+    return RemoteIndex(tier, named, deleted, newest, uncommitted, bool(metadata), is_whole, logs)
 
 
 def _named(segment: RemoteSegment, found: TierSegment | None, tier: Tier) -> Candidate:

@@ -36,7 +36,12 @@ LOST, INCOMPLETE, SIZE_DIFFERS, UNREADABLE = "lost", "incomplete", "size_differs
 ORPHAN, UNFINISHED_COPY, UNFINISHED_DELETE = "orphan", "unfinished_copy", "unfinished_delete"
 DELETED_TOPIC, FOREIGN = "deleted_topic", "foreign"
 NEVER_UPLOADS, ON_DISK_TOO = "never_uploads", "on_disk_too"
-PAID_FOR = (ORPHAN, UNFINISHED_COPY, UNFINISHED_DELETE, DELETED_TOPIC)  # objects that no broker reads
+PAID_FOR = (
+    ORPHAN,
+    UNFINISHED_COPY,
+    UNFINISHED_DELETE,
+    DELETED_TOPIC,
+)  # paid for, and not read by the metadata
 _NEEDED = {
     LOCAL: (".index", ".timeindex", ".leader_epoch_checkpoint", ".snapshot"),
     PLUGIN: (".indexes", MANIFEST),
@@ -61,7 +66,7 @@ def report_rows(listing: Listing, index: RemoteIndex, logs: Sequence[JoinedLog])
         log = (one.topic_id, one.partition) if of is None else (of.topic_id, of.partition)
         if log in index.deleted:
             detail = "its partition is marked as deleted"
-            rows.append(_of_objects(DELETED_TOPIC, one, detail, of, is_dead=index.is_whole))
+            rows.append(_of_objects(DELETED_TOPIC, one, detail, of, is_dead=index.is_final(log)))
         elif of is None and log in index.newest:
             rows.append(_of_orphan(one, index))
         elif problem is not None and not _missing(one):
@@ -121,7 +126,10 @@ def _of_metadata(segment: RemoteSegment) -> Row:
 def _of_segment(segment: RemoteSegment, found: TierSegment | None, index: RemoteIndex) -> Iterator[Row]:
     """Yields what is wrong with a segment that the metadata name. found: its objects; None without any."""
     if segment.state != FINISHED:
-        kind, is_dead = UNFINISHED_DELETE, index.is_whole  # a deletion that began is never taken back
+        kind, is_dead = (
+            UNFINISHED_DELETE,
+            index.is_final(segment.segment_id),
+        )  # a deletion that began is never taken back
         if segment.state == STARTED:
             is_dead = index.is_settled(segment.topic_id, segment.partition, segment.since)
             kind, detail = UNFINISHED_COPY, "its copy was not finished when the metadata were read"
@@ -178,7 +186,7 @@ def _of_orphan(one: TierSegment, index: RemoteIndex) -> Row:
     if not index.is_whole:
         detail += ", but not all of them could be read"
     elif not is_dead:
-        detail += ", but have no record that is a day newer than the objects"
+        detail += ", but have no committed record that is a day newer than the objects"
     return _of_objects(ORPHAN, one, detail, is_dead=is_dead)
 
 

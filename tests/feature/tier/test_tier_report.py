@@ -97,9 +97,32 @@ def metadata_without_beginning(case: Path) -> None:
     path.unlink()
 
 
+def without_high_watermark(case: Path) -> None:
+    (case / "log-dir" / "replication-offset-checkpoint").unlink()
+
+
+def shorter_than_high_watermark(case: Path) -> None:
+    """As a crash of the machine leaves it: the last record was seen by others, and is not here."""
+    (case / "log-dir" / "replication-offset-checkpoint").write_text("0\n1\n__remote_log_metadata 1 23\n")
+
+
+def of_another_history(case: Path) -> None:
+    """Adds a disk whose copy of the metadata is of leaders that the first one did not have."""
+    copy = case / "log-dir" / "other-disk"
+    shutil.copytree(case / "log-dir" / "__remote_log_metadata-1", copy / "__remote_log_metadata-1")
+    shutil.copy(case / "log-dir" / "replication-offset-checkpoint", copy)
+    path = copy / "__remote_log_metadata-1" / f"{0:020d}.log"
+    content = bytearray(path.read_bytes())
+    content[15] += 1  # the leader epoch of the first batch, which no checksum covers
+    path.write_bytes(content)
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
+        (without_high_watermark, "no committed record that is a day newer"),
+        (shorter_than_high_watermark, "not all of them could be read"),
+        (of_another_history, "not all of them could be read"),
         (newer_object, "a day newer"),
         (newer_index, "a day newer"),
         (metadata_damaged, "not all of them could be read"),
@@ -167,6 +190,30 @@ def test_a_deletion_that_began_and_a_deleted_partition_have_a_command_where_it_i
     assert not any(row["delete_command"] for row in rows_of_states(*states, scheme="gs"))
     (gone,) = rows_of_states([1], [NOW_MS], deleted=(("T", 0),))
     assert (gone["kind"], gone["delete_command"]) == ("deleted_topic", "aws s3 rm 's3://b/t/0 x.log'")
+
+
+def test_a_deletion_that_a_new_leader_may_not_have_has_no_command() -> None:
+    value = {
+        "remoteLogSegmentId": {"topicIdPartition": {"name": "t", "id": "T", "partition": 0}, "id": "0"},
+        "remoteLogSegmentState": 2,
+        "eventTimestampMs": NOW_MS,
+        "brokerId": 1,
+    }
+    mark = {
+        "topicIdPartition": {"name": "u", "id": "U", "partition": 0},
+        "remotePartitionDeleteState": 0,
+    }
+    objects = [TierSegment("other", "t", 0, "T", "0", 0, {".log": ("s3://b/t/0.log", 1)})]
+    objects.append(TierSegment("other", "u", 0, "U", "1", 0, {".log": ("s3://b/u/1.log", 1)}))
+    commands = []
+    for is_committed in (True, False):
+        metadata = RemoteMetadata()
+        metadata.note(value, is_committed)
+        metadata.note(mark, is_committed)
+        rows = report_rows(Listing(), index_of(Tier(("s3://b",), objects), [metadata]), [])
+        assert [row["kind"] for row in rows] == ["deleted_topic", "unfinished_delete"]
+        commands.append([row["delete_command"] for row in rows])
+    assert commands == [["aws s3 rm s3://b/u/1.log", "aws s3 rm s3://b/t/0.log"], [None, None]]
 
 
 def test_a_state_that_kafka_does_not_have_changes_nothing_and_takes_the_commands_away() -> None:
