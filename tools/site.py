@@ -45,8 +45,8 @@ def page(path: Path, names: dict[Path, str]) -> str:
         file = (path.parent / target).resolve()
         if file in names:
             return f"[{words}]({names[file]}{anchor or ''})"
-        if image and file.is_relative_to(ROOT / "docs"):
-            return f"![{words}]({file.relative_to(ROOT / 'docs')})"
+        if file.is_relative_to(ROOT / "docs") and file.is_file():
+            return f"{image}[{words}]({file.relative_to(ROOT / 'docs')})"
         return words
 
     text = _NAME.sub(lambda found: described(found[1]), path.read_text())
@@ -77,9 +77,10 @@ def llms_text(names: dict[Path, str]) -> str:
 
 
 def main() -> None:
-    """Writes the pages, their images, and ``llms.txt``, a list of the pages for language models."""
+    """Writes the pages, their images and schemas, and ``llms.txt``, the list for language models."""
     shutil.rmtree(PAGES, ignore_errors=True)
-    shutil.copytree(ROOT / "docs" / "images", PAGES / "images")
+    for folder in ("images", "schemas"):
+        shutil.copytree(ROOT / "docs" / folder, PAGES / folder)
     names = sources()
     for path, name in names.items():
         (PAGES / name).write_text(page(path, names))
