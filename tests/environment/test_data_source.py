@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import re
@@ -21,7 +20,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 import pyspark_kafka_log
 from kafka_log_lake.pipelines import decode_batches
 from kafka_log_lake.pipelines.cli.settings import Settings
-from kafka_log_lake.pipelines.dataframes.options import Options, option_name
+from kafka_log_lake.pipelines.dataframes.options import Options
 from kafka_log_lake.pipelines.dataframes.slices import plan_read
 from kafka_log_lake.pipelines.dataframes.source import requested
 from kafka_log_lake.pipelines.engine.session import configured
@@ -285,15 +284,3 @@ def test_filters_and_later_queries_of_a_frame_are_exact(spark: SparkSession, log
         assert offsets(read.where("topic = 'a' AND offset >= 118")) == [118, 119]
         assert read.count() == 126
         assert read.where("partition = 3").unionAll(read).count() == 132
-
-
-def test_the_page_has_every_option() -> None:
-    page = (ROOT / "docs" / "data_source.md").read_text()
-    table = page.partition("## Options")[2].partition("\n## ")[0]
-    written = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[6:]]
-    for field, (name, default, meaning) in zip(
-        dataclasses.fields(Options), filter(any, written), strict=True
-    ):
-        assert (name, meaning) == (f"`{option_name(field.name)}`", field.metadata["meaning"])
-        parsed = field.metadata["parse"](default.strip("`")) if default else field.default or None
-        assert parsed == (field.default if default else None)

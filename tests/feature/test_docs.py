@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import glob
 import os
 import re
@@ -26,6 +27,7 @@ from kafka_log_lake.pipelines.cli.commands.quality_report import QUALITY_REPORT
 from kafka_log_lake.pipelines.cli.options import parser_of, with_not
 from kafka_log_lake.pipelines.cli.setting_names import ALIASES, COST_NAMES, FIELDS
 from kafka_log_lake.pipelines.cli.values import byte_count, flag, option
+from kafka_log_lake.pipelines.dataframes.options import Options, option_name
 from kafka_log_lake.pipelines.format_report import command as format_report
 from kafka_log_lake.pipelines.listing import naming
 from kafka_log_lake.pipelines.quality_report import command as quality_report
@@ -338,3 +340,16 @@ def test_help_of_every_command_is_there(capsys: pytest.CaptureFixture[str]) -> N
             main(["--help"])
         assert ended.value.code == 0
         assert "--lake" in capsys.readouterr().out
+
+
+def test_the_page_of_the_data_source_has_every_option() -> None:
+    page = (ROOT / "docs" / "data_source.md").read_text()
+    table = page.partition("## Options")[2].partition("\n## ")[0]
+    written = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[6:]]
+    for field, (name, default, meaning) in zip(
+        dataclasses.fields(Options), filter(any, written), strict=True
+    ):
+        meaning = re.sub(r"\[(.+?)\]\(.+?\)", r"\1", meaning)  # without links
+        assert (name, meaning) == (f"`{option_name(field.name)}`", field.metadata["meaning"])
+        parsed = field.metadata["parse"](default.strip("`")) if default else field.default or None
+        assert parsed == (field.default if default else None)
