@@ -21,8 +21,8 @@ from kafka_log_lake.pipelines.sql.functions import create_functions
 from kafka_log_lake.pipelines.sql.statements import creations
 from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, needed_names
 from kafka_log_lake.udfs.format.schema import OFFSET_FINDINGS, RECORDS, TRANSACTIONS, Table
+from tests.support.log_model import Log
 from tests.support.made_tables import tables
-from tests.support.random_logs import Log
 
 
 def with_transactions(made: Mapping[str, pa.Table]) -> dict[str, pa.Table]:

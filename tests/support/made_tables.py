@@ -10,7 +10,7 @@ import pyarrow as pa
 from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS
 from kafka_log_lake.udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS
 from tests.support import segment_maker as make
-from tests.support.random_logs import SIZE, Log, LogBatch, Segment
+from tests.support.log_model import SIZE, Log, LogBatch, Segment
 
 
 def _segment_row(log: Log, segment: Segment) -> dict[str, Any]:

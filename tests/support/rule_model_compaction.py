@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tests.support import rule_model_time as times
-from tests.support.random_logs import SIZE, Log, LogBatch, Segment
+from tests.support.log_model import SIZE, Log, LogBatch, Segment
 from tests.support.rule_model_transactions import Transaction, transactions_of
 
 

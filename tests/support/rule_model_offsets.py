@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tests.support.random_logs import INT32, Log, LogBatch, Segment
+from tests.support.log_model import INT32, Log, LogBatch, Segment
 
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 LAST = 2**63 - 1

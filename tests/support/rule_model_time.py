@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.support.random_logs import Log, LogBatch, Segment, wrapped
+from tests.support.log_model import Log, LogBatch, Segment, wrapped
 
 HOUR, DAY = 3_600_000, 86_400_000
 BEGIN_OF_KAFKA = 1_293_840_000_000  # 2011-01-01

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tests.support.random_logs import Log
+from tests.support.log_model import Log
 from tests.support.rule_model_offsets import OffsetModel, Place, find_misplaced
 
 

@@ -21,9 +21,10 @@ from kafka_log_lake.pipelines.plan import missing
 from kafka_log_lake.pipelines.recover.compare import Compared, compare
 from kafka_log_lake.pipelines.recover.sources import find_copies
 from kafka_log_lake.pipelines.scan.command import scan
+from tests.support.log_model import Log, wrapped
 from tests.support.made_database import by_log, database_of, with_transactions
 from tests.support.made_tables import tables
-from tests.support.random_logs import Log, Odds, random_logs, wrapped, write_files
+from tests.support.random_logs import Odds, random_logs, write_files
 from tests.support.rule_model_offsets import OffsetModel
 from tests.support.rule_model_transactions import transactions_of
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kafka_log_lake.udfs.batches.clocks import MAX_AHEAD_MS
+from kafka_log_lake.udfs.format.varints import int64
 
 DEFAULT_MS, NO_LIMIT = 7 * 24 * 3_600_000, -1  # retention.ms, retention.bytes of Kafka
 SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes")  # of topics, that limit what is kept
-_WRAP = 1 << 63
 # Internal topics, as brokers create them
 KEEPING_TOPICS = ("__cluster_metadata", "__share_group_state", "__remote_log_metadata")
 COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state")
@@ -98,7 +98,7 @@ def _by_limits(
         surplus, freed, at = surplus - segments[at].length, freed + segments[at].length, at + 1
     while limits.retention_ms >= 0 and at < end:
         segment = segments[at]
-        age_ms = (now_ms - segment.largest_ms + _WRAP) % (2 * _WRAP) - _WRAP  # as a broker's 64 bits
+        age_ms = int64(now_ms - segment.largest_ms)  # as a broker's 64 bits
         if age_ms <= limits.retention_ms:
             ahead = segment.largest_ms > now_ms + MAX_AHEAD_MS
             return freed, (FUTURE if ahead else TOO_YOUNG, segment.largest_ms)

@@ -25,18 +25,7 @@
 --   cluster string: The cluster of the group and of the log (`log_clusters`)
 --   unread_commits bigint: Later commits of the group to this partition that can't be read: it may be further
 --   note string: What is missing for a certain answer; null where nothing is
-WITH said AS (
-  SELECT *, max(CASE WHEN is_read THEN record_offset END) OVER (PARTITION BY cluster, `group`, topic, partition) AS last_read
-  FROM consumer_offsets
-), commits AS (
-  SELECT cluster, `group`, topic, partition, is_read, CASE WHEN is_read THEN committed_offset END AS committed_offset,
-    CASE WHEN is_read THEN commit_timestamp END AS commit_timestamp,
-    row_number() OVER (PARTITION BY cluster, `group`, topic, partition
-      ORDER BY CASE WHEN is_read THEN 0 ELSE 1 END, record_offset DESC, segment) AS age,
-    count(CASE WHEN NOT is_read AND record_offset > coalesce(last_read, -1) THEN 1 END)
-      OVER (PARTITION BY cluster, `group`, topic, partition) AS unread_commits
-  FROM said
-), copies AS (
+WITH copies AS (
   SELECT l.cluster, l.topic, l.partition, l.partition_dir, b.log_start_offset, e.end_offset, e.is_whole,
     least(coalesce(s.last_stable_offset, e.end_offset), e.end_offset) AS last_stable_offset,
     row_number() OVER (PARTITION BY l.cluster, l.topic, l.partition ORDER BY e.end_offset DESC NULLS LAST, l.partition_dir) AS rank
@@ -50,8 +39,7 @@ WITH said AS (
     l.log_start_offset, l.last_stable_offset, l.end_offset, l.is_whole,
     CASE WHEN c.committed_offset IS NOT NULL AND l.log_start_offset IS NOT NULL THEN greatest(c.committed_offset, l.log_start_offset)
       END AS goes_on
-  FROM commits c LEFT JOIN copies l ON l.cluster = c.cluster AND l.topic = c.topic AND l.partition = c.partition AND l.rank = 1
-  WHERE c.age = 1 AND (c.unread_commits > 0 OR c.committed_offset IS NOT NULL)
+  FROM group_positions c LEFT JOIN copies l ON l.cluster = c.cluster AND l.topic = c.topic AND l.partition = c.partition AND l.rank = 1
 ), behind AS (
   SELECT cluster, `group`, topic, partition, partition_dir, goes_on, last_stable_offset FROM held WHERE goes_on < last_stable_offset
 ), lying AS (

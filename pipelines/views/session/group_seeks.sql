@@ -16,23 +16,12 @@
 --   reset_command string: The command that moves the stopped group there; null without seek_to, and where the group has not read up to first_lost: it would skip sound records; null too for a name with control characters
 --   cluster string: The cluster of the group and of the log (log_clusters)
 --   unread_commits bigint: Later commits of the group to this partition that can't be read: it may be further
-WITH said AS (
-  SELECT *, max(CASE WHEN is_read THEN record_offset END) OVER (PARTITION BY cluster, `group`, topic, partition) AS last_read
-  FROM consumer_offsets
-), commits AS (
-  SELECT cluster, `group`, topic, partition, is_read, CASE WHEN is_read THEN committed_offset END AS committed_offset,
-    row_number() OVER (PARTITION BY cluster, `group`, topic, partition
-      ORDER BY CASE WHEN is_read THEN 0 ELSE 1 END, record_offset DESC, segment) AS age,
-    count(CASE WHEN NOT is_read AND record_offset > coalesce(last_read, -1) THEN 1 END)
-      OVER (PARTITION BY cluster, `group`, topic, partition) AS unread_commits
-  FROM said
-), held AS (
+WITH held AS (
   SELECT c.cluster, c.`group`, c.topic, c.partition, l.partition_dir, c.committed_offset, c.unread_commits, b.log_start_offset,
     b.is_cut
-  FROM commits c JOIN log_clusters l ON l.cluster = c.cluster AND l.topic = c.topic AND l.partition = c.partition
+  FROM group_positions c JOIN log_clusters l ON l.cluster = c.cluster AND l.topic = c.topic AND l.partition = c.partition
     AND l.internal_topic = '__consumer_offsets'
   JOIN log_starts b ON b.topic = l.topic AND b.partition = l.partition AND b.partition_dir = l.partition_dir
-  WHERE c.age = 1 AND (c.unread_commits > 0 OR c.committed_offset IS NOT NULL)
 ), losses AS (
   SELECT topic, partition, partition_dir, cause, first_lost, last_lost, is_certain, next_offset FROM lost_offsets
   UNION ALL

@@ -4,65 +4,25 @@ from __future__ import annotations
 
 import json
 import struct
-from html.parser import HTMLParser
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from kafka_log_lake.pipelines.inspect_batch import command as inspect_batch
-from kafka_log_lake.pipelines.inspect_batch.batch import Inspection, inspect
+from kafka_log_lake.pipelines.inspect_batch.batch import Inspection
 from kafka_log_lake.pipelines.inspect_batch.causes import BIT, BYTE, CERTAIN, CUT, OTHER, UNKNOWN, ZEROS
 from kafka_log_lake.pipelines.inspect_batch.fields import FILE, PAYLOAD
-from kafka_log_lake.pipelines.inspect_batch.locate import Locator
 from kafka_log_lake.pipelines.inspect_batch.text import raw_bytes, summary
 from tests.support import corpus
+from tests.support.inspected import SEGMENT, batches, look, put, shown
 from tests.support.segment_maker import GZIP, SNAPPY, Batch, Message, Record, wrap
 
-SEGMENT = f"{0:020d}.log"
 FLIPS = 150
-
-
-def put(folder: Path, content: bytes, name: str = SEGMENT) -> Path:
-    path = folder / name
-    path.write_bytes(content)
-    return path
-
-
-def look(
-    path: Path, position: int | None = None, offset: int | None = None, records: int = 1000
-) -> Inspection:
-    """The batch at a position or with an offset; the first damage without both."""
-    locator = Locator(str(path))
-    try:
-        place = locator.first_damage()
-        if position is not None:
-            place = locator.at_position(position)
-        elif offset is not None:
-            place = locator.at_offset(offset)
-        return inspect(locator.source, locator.length, place, lambda number, _: number < records)
-    finally:
-        locator.close()
-
-
-def batches(path: Path) -> list[tuple[int, int]]:
-    """Position and end of every batch."""
-    locator = Locator(str(path))
-    try:
-        return [(one.position, one.end) for one in locator.stretches() if one.header is not None]
-    finally:
-        locator.close()
 
 
 def values(found: Inspection) -> dict[str, str]:
     return {one.name: one.value for one in found.fields}
-
-
-def shown(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    code = inspect_batch.main([str(one) for one in arguments])
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -344,49 +304,6 @@ def test_the_fields_are_printed_with_their_bytes(tmp_path: Path, capsys: pytest.
     assert row.split()[:6] == ["17", "4", *(f"{b:02x}" for b in struct.pack(">I", crc))]
     assert " bytes, 1 record: ok\n" in out
     assert "checksum: CRC-32C of positions 21 to" in out
-
-
-class _Page(HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-
-
-def test_hostile_bytes_are_escaped_in_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    evil = b"</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&<!--rows-->"
-    record = Record(evil, evil, headers=((evil, evil),))
-    source = put(tmp_path, Batch((record,), codec=GZIP).encode())
-    page = tmp_path / "page.html"
-    assert shown(capsys, source, "--html", page)[0] == 0
-    text = page.read_text()
-    found = _Page(text)
-    assert found.tags.count("script") == 1
-    assert "img" not in found.tags
-    names = {name for name, _ in found.attributes}
-    assert not any(name.startswith("on") or name in ("src", "href") for name in names)
-    assert (
-        "content",
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'",
-    ) in found.attributes
-    assert "http" not in text.replace("http-equiv", "")
-    assert text.count("<tbody>") == 1
-
-
-def test_bytes_and_fields_of_the_page_are_linked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = corpus.ROOT / "v2-codec-zstd" / "codec-zstd-0" / SEGMENT
-    page = tmp_path / "page.html"
-    shown(capsys, source, "--position", "0", "--html", page)
-    found = _Page(page.read_text())
-    of_bytes = {value for name, value in found.attributes if name == "data-f"}
-    ends = {value for name, value in found.attributes if name == "data-e"}
-    assert len(of_bytes) > 50
-    assert ends <= of_bytes
 
 
 def test_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

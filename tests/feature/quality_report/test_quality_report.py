@@ -9,16 +9,15 @@ from typing import Any
 
 import crc32c
 import pytest
-import yaml
 from deltalake import DeltaTable
 
-from kafka_log_lake.pipelines.cli.errors import ChecksFailed, UserError
+from kafka_log_lake.pipelines.cli.errors import ChecksFailed
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.decode.summary import Summary
 from kafka_log_lake.pipelines.lake.create import add_rows, create_tables
 from kafka_log_lake.pipelines.quality_report import command as quality_report
 from kafka_log_lake.pipelines.quality_report import words
-from kafka_log_lake.pipelines.quality_report.check import CHECKS, with_thresholds
+from kafka_log_lake.pipelines.quality_report.check import CHECKS
 from kafka_log_lake.udfs.format.report_tables import QUALITY_METRICS, RUNS
 from tests.support import as_command
 from tests.support.lake_rows import insert
@@ -301,12 +300,6 @@ def test_folder_that_cannot_be_made(lake: str, tmp_path: Path, capsys: pytest.Ca
 # --- Thresholds ---
 
 
-def test_shipped_thresholds_are_all_defaults() -> None:
-    path = ROOT / "conf" / "quality.yml"
-    assert with_thresholds(str(path)) == CHECKS
-    assert list(yaml.safe_load(path.read_text())) == [check.name for check in CHECKS]
-
-
 def test_thresholds_of_a_file(damaged: str, tmp_path: Path) -> None:
     path = tmp_path / "quality.yml"
     path.write_text(
@@ -319,30 +312,6 @@ def test_thresholds_of_a_file(damaged: str, tmp_path: Path) -> None:
     results = {row["check"]["name"]: (row["check"]["severity"], row["failed"]) for row in found["results"]}
     assert (results["damaged_bytes"], results["crc_failure_rate"]) == (("error", 0), ("warning", 1))
     assert "torn_tails" not in results
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("damage_bytes: {threshold: 1}", "unknown check 'damage_bytes'; did you mean damaged_bytes?"),
-        ("xyz: {threshold: 1}", "unknown check 'xyz'; known checks: crc_failure_rate, "),
-        ("torn_tails: 5", "torn_tails must have a threshold, a severity or both"),
-        ("torn_tails: {limit: 5}", "torn_tails must have a threshold, a severity or both"),
-        ("torn_tails: {threshold: -1}", "must be a number from 0 up, not -1"),
-        ("torn_tails: {threshold: .nan}", "must be a number from 0 up, not nan"),
-        ("torn_tails: {threshold: true}", "must be a number from 0 up, not True"),
-        ("torn_tails: {severity: fatal}", "must be one of error, warning, none, not 'fatal'"),
-        ("- a", "is a list: write `name: value` lines, without the dashes"),
-        ("a: [", "is not valid YAML"),
-    ],
-)
-def test_wrong_thresholds_are_one_line(tmp_path: Path, text: str, line: str) -> None:
-    path = tmp_path / "quality.yml"
-    path.write_text(text)
-    with pytest.raises(UserError) as raised:
-        with_thresholds(str(path))
-    assert line in str(raised.value)
-    assert str(raised.value).startswith("--thresholds: ")
 
 
 # --- The table ---

@@ -393,14 +393,3 @@ def test_a_log_of_several_leaders_and_a_compacted_one_contradict_nothing(tmp_pat
     put(tmp_path / "b-0", 0, batch(0), batch(50), batch(90))
     put(tmp_path / "b-0", 100, batch(103))
     assert found(tmp_path).contradictions == []
-
-
-def test_a_scan_of_a_broker_needs_no_library_of_tables() -> None:
-    """The first command of the README, in an installation without extras."""
-    without = "import sys; sys.modules.update(dict.fromkeys(('deltalake', 'duckdb', 'pyspark')))"
-    shop = str(Path(__file__).parents[2] / "data" / "shop")
-    call = f"main(['scan', {shop!r}, '--topics', 'orders', '--cores', '1'])"
-    script = f"{without}\nfrom kafka_log_lake.pipelines.cli.program import main\nsys.exit({call})"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "crc_mismatch" in done.stdout

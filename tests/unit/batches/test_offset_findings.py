@@ -11,9 +11,10 @@ import pyarrow as pa
 from kafka_log_lake.pipelines.lake.offset_findings import Change
 from kafka_log_lake.pipelines.plan import ledger
 from kafka_log_lake.udfs.format.schema import OFFSET_FINDINGS
+from tests.support.log_model import Log
 from tests.support.made_database import changed_findings, findings_of
 from tests.support.made_tables import tables
-from tests.support.random_logs import Log, Odds, random_logs
+from tests.support.random_logs import Odds, random_logs
 
 GROWING = Odds(retention=0, lost_segment=0.3, wrong_base=0.5, damaged_batch=0.1)
 

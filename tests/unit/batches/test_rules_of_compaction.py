@@ -22,8 +22,9 @@ from kafka_log_lake.pipelines.quality_report.check import CHECKS
 from kafka_log_lake.udfs.format.schema import RECORDS
 from tests.support import rule_model_compaction as model
 from tests.support.drawn import first
+from tests.support.log_model import NOW, SIZE, Log
 from tests.support.made_database import database_of
-from tests.support.random_logs import NOW, SIZE, Log, Odds, random_logs
+from tests.support.random_logs import Odds, random_logs
 from tests.support.rule_model_offsets import OffsetModel
 from tests.unit.batches.test_rules_of_time import FAR, HOSTILE, HOUR, with_file_times, write_lake
 

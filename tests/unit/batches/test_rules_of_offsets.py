@@ -14,9 +14,10 @@ import pytest
 
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.scan.command import scan
+from tests.support.log_model import Log, LogBatch, Segment
 from tests.support.made_database import database_of, with_transactions
 from tests.support.made_tables import tables
-from tests.support.random_logs import Log, LogBatch, Segment, random_logs, write_files
+from tests.support.random_logs import random_logs, write_files
 from tests.support.rule_model_offsets import OffsetModel
 from tests.support.rules_held import FIRST_RUN, SQL, in_decode, in_files, in_recover, in_sql
 

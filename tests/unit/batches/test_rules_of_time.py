@@ -33,9 +33,10 @@ from kafka_log_lake.udfs.format.schema import RECORDS, TRANSACTIONS
 from tests.support import rule_model_time as model
 from tests.support.answers import prepare_in_memory, same_in_both
 from tests.support.drawn import first
+from tests.support.log_model import NOW, SIZE, Log, LogBatch
 from tests.support.made_database import findings_of
 from tests.support.made_tables import tables
-from tests.support.random_logs import NOW, SIZE, Log, LogBatch, Odds, random_logs, write_files
+from tests.support.random_logs import Odds, random_logs, write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
