@@ -22,6 +22,7 @@ _OTHERS = {
     "CHANGELOG.md": "changelog.md",
     "benchmarks/README.md": "performance.md",
     "benchmarks/FORMATS.md": "format_claims.md",
+    "pipelines/views/README.md": "inner_views.md",
     "tests/README.md": "promises.md",
     "conformance/README.md": "conformance.md",
 }

@@ -94,6 +94,7 @@ VIEWS_HEAD = """\
 
 `python -m tools.tables_doc` makes this page from `pipelines/views` and `pipelines/rules`: change those, not
 this page. What a view answers, with an example: [views](views.md), [internal topics](internal_topics.md).
+Views that others are made of, and that no page names, have their columns on top of their files.
 
 Views are temporary in `query`, in `sql`, with `connect` and after `register(spark, lake)`, and give one
 consistent answer: that of the tables of one published state. With `--catalog-schema` they are permanent,
@@ -116,7 +117,7 @@ _PARTS = (
     (RECOVERY_HEAD, RECOVERY_TABLES),
     (CLUSTER_HEAD, CLUSTER_TABLES),
 )
-_MANY = 4  # tables and views that have a column: from then on it is described once
+_MANY = 3  # tables and views that have a column: from then on it is described once
 _OF_ITS_PLACE = re.compile(r"^(?:Its|Their)\b|\bthere\b")  # comments that another one explains
 
 
@@ -203,9 +204,19 @@ def views() -> str:
     for task, of_task in PUBLIC.items():
         lines.append(f"| {task} | {', '.join(f'[`{name}`](#{name})' for name in of_task)} |")
     lines += ["", "## Columns", ""]
+    asked = {name for of_task in PUBLIC.values() for name in of_task}.union(
+        *map(_named_on, PAGES.glob("*.md"))
+    )
     for view in sorted(SESSION_VIEWS, key=lambda one: one.name):
-        lines += of_view(view)
+        if view.name in asked:
+            lines += of_view(view)
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _named_on(page: Path) -> set[str]:
+    """Returns the names in code on a page for users; none of the pages that are made here."""
+    made = page.name in ("tables.md", "view_columns.md")
+    return set() if made else set(re.findall(r"`(\w+)`", page.read_text()))
 
 
 def main() -> None:

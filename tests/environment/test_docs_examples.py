@@ -34,6 +34,7 @@ from tests.support.corpus import ROOT as CORPUS
 from tests.support.docs import (
     CONNECT,
     FORMATS,
+    INNER_VIEWS,
     OPERATIONS,
     QUALITY,
     README,
@@ -59,7 +60,7 @@ def bundled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> st
 
 
 def test_shown_queries_print_what_the_page_shows(spark: SparkSession, bundled: str) -> None:
-    text = VIEWS_PAGE.read_text()
+    text = VIEWS_PAGE.read_text() + INNER_VIEWS.read_text()
     shown = re.findall(r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert len(shown) >= len(VIEWS)
     for statement, output in shown:

@@ -17,7 +17,7 @@ from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, View
 from tests.support import as_command
 from tests.support.answers import all_rows, prepare_in_memory, same_in_both
 from tests.support.corpus import ROOT as CORPUS
-from tests.support.docs import README, ROLES, VIEWS_PAGE, blocks, bundled_sources
+from tests.support.docs import INNER_VIEWS, README, ROLES, VIEWS_PAGE, blocks, bundled_sources
 from tests.support.lake_rows import add_unpublished
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def test_views_with_arguments(both: Both, statement: str) -> None:
 
 SHOWN = [
     pytest.param(statement, id=f"{page.stem}-{i}")
-    for page in (README, VIEWS_PAGE, *ROLES)
+    for page in (README, VIEWS_PAGE, INNER_VIEWS, *ROLES)
     for i, statement in enumerate(blocks(page, "sql"))
 ]
 

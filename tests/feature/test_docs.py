@@ -39,6 +39,7 @@ from tests.support.docs import (
     ARCHITECTURE,
     COMMANDS,
     DOCS,
+    INNER_VIEWS,
     MESSAGES,
     QUALITY,
     README,
@@ -264,7 +265,11 @@ def test_the_readme_is_short_and_its_views_exist() -> None:
 
 
 def test_each_view_has_an_example_on_a_page() -> None:
-    pages = (VIEWS_PAGE, *(ROOT / "docs" / f"{name}.md" for name in ("internal_topics", "applications")))
+    pages = (
+        VIEWS_PAGE,
+        INNER_VIEWS,
+        *(ROOT / "docs" / f"{name}.md" for name in ("internal_topics", "applications")),
+    )
     named = [re.findall(r"^## `(\w+)`", page.read_text(), re.MULTILINE) for page in pages]
     assert named[0] == sorted(named[0])
     # what other views are made of, and a function that the page shows under a separate heading

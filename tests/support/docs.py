@@ -11,8 +11,10 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 # Pages for those who change the code
+INNER_VIEWS = ROOT / "pipelines" / "views" / "README.md"
 INNER = [
     ARCHITECTURE,
+    INNER_VIEWS,
     ROOT / "CONTRIBUTING.md",
     ROOT / "benchmarks" / "README.md",
     ROOT / "benchmarks" / "FORMATS.md",
