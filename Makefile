@@ -146,7 +146,7 @@ fmt: setup  ## formats what ruff can
 	@$(VENV)/bin/ruff format .
 
 lock: setup  ## makes requirements.lock from pyproject.toml again, with the newest versions it allows
-	@$(VENV)/bin/uv pip compile pyproject.toml --extra spark --extra connect --extra report --extra notebooks --extra typed --extra lineage --extra fsspec --extra browse --extra export --extra mcp --extra tier --group dev --universal --generate-hashes --no-annotate \
+	@$(VENV)/bin/uv pip compile pyproject.toml --extra spark --extra connect --extra report --extra notebooks --extra typed --extra lineage --extra fsspec --extra browse --extra export --extra mcp --extra tier --extra restore --group dev --universal --generate-hashes --no-annotate \
 	    --upgrade --custom-compile-command 'make lock' --quiet --output-file requirements.lock
 	@$(VENV)/bin/uv pip compile docs/requirements.in --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --upgrade --custom-compile-command 'make lock' --quiet --output-file docs/requirements.lock

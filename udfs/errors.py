@@ -16,6 +16,7 @@ EXTRA_OF = {
     "fsspec": "fsspec",
     "xlsxwriter": "export",
     "mcp": "mcp",
+    "confluent_kafka": "restore",
 }
 
 

@@ -9,6 +9,7 @@
         LakeBusy                           2
       DamageFound                          3
       ChecksFailed                         3
+      NotAllRestored                       3
       DamageError (a ValueError)           3   udfs.files: decode_segment(on_damage="raise")
       NotFound                             4
       NotAllSearched                       5
@@ -90,6 +91,12 @@ class NotAllSearched(JobError):
 
 class ChecksFailed(JobError):
     """The lake is not sound, or checks that ``--fail-on`` names failed: exit code 3. See the report."""
+
+    exit_code = 3
+
+
+class NotAllRestored(JobError):
+    """Something that was asked for is not in the target, or differs there: exit code 3. See the summary."""
 
     exit_code = 3
 

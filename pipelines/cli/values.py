@@ -316,3 +316,21 @@ def one_of(*choices: str) -> Callable[[object], str]:
         return str(value)
 
     return parse
+
+
+def target_partitions(value: object) -> int | None:
+    """Returns the number of partitions of ``--partitions``; None for ``keep``."""
+    if value == "keep":
+        return None
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,6}", value) and int(value) > 0:
+        return int(value)
+    raise ValueError(f"must be keep, or a number of partitions above 0, not {value!r}")
+
+
+def host_and_port(value: object) -> str:
+    """Returns the checked text of ``--bootstrap-server``."""
+    text = str(value)
+    places = text.split(",")
+    if not all(re.fullmatch(r"\s*(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):[0-9]{1,5}\s*", one) for one in places):
+        raise ValueError(f"must be HOST:PORT, several separated by commas, not {text!r}")
+    return text

@@ -92,6 +92,11 @@ RUNS = {
         "recover --source b1=b1 --source b2=b2 --lake healed --report report",
         "recover --lake healed",
     ),
+    "restore": (
+        "restore --lake lake --topics headers.v1|v1-gzip --dry-run",
+        "restore --lake lake",
+        "restore --lake none --dry-run",
+    ),
     "quality-report": ("quality-report --lake lake --output report", "quality-report --lake none"),
     "mcp": ("mcp", "mcp logs --http 0"),
     "format-report": (

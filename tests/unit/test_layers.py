@@ -29,7 +29,7 @@ SHARED = (
 # One room a command. decode/ has the two jobs next to it: ingest_raw.py and decode_batches.py
 FEATURES = (
     *("decode", "decode_values", "find", "scan", "inspect_batch", "dump_log", "recover", "maintain", "query"),
-    *("sql_shell", "export", "quality_report", "format_report", "mcp_server"),
+    *("sql_shell", "export", "quality_report", "format_report", "mcp_server", "restore"),
 )
 JOBS = {"ingest_raw": "decode", "decode_batches": "decode"}
 # The few that use another feature: what a search, a scan and a report say of copies and batches is what
@@ -42,6 +42,7 @@ USES = {
     "quality_report": {"inspect_batch"},
     "sql_shell": {"query"},
     "export": {"query"},
+    "restore": {"decode", "recover", "query"},
 }
 # vectorized_varint is a kernel with a separate module: users know it by that name
 WITH_KERNELS = {"vectorized_varint": "kernels"}

@@ -18,6 +18,7 @@ from kafka_log_lake.pipelines.cli.commands.mcp import MCP
 from kafka_log_lake.pipelines.cli.commands.quality_report import QUALITY_REPORT
 from kafka_log_lake.pipelines.cli.commands.query import QUERY
 from kafka_log_lake.pipelines.cli.commands.recover import RECOVER
+from kafka_log_lake.pipelines.cli.commands.restore import RESTORE
 from kafka_log_lake.pipelines.cli.commands.scan import SCAN
 from kafka_log_lake.pipelines.cli.commands.sql import SQL
 
@@ -26,7 +27,7 @@ GROUPS = {
     "look into log files": (SCAN, FIND, INSPECT, DUMP),
     "load them into a lake": (DECODE, DECODE_VALUES, INGEST),
     "ask the lake": (QUERY, SQL, EXPORT, QUALITY_REPORT, FORMAT_REPORT, MCP),
-    "repair": (RECOVER,),
+    "repair": (RECOVER, RESTORE),
     "keep": (MAINTAIN,),
 }
 COMMANDS = tuple(command for group in GROUPS.values() for command in group)

@@ -1,0 +1,153 @@
+"""Clients of the target cluster: how they are made, and their errors as one line without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kafka_log_lake.pipelines.cli.errors import UserError, needs_extra, one_line
+from kafka_log_lake.pipelines.restore.request import Request
+
+try:
+    from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+    from confluent_kafka.admin import AdminClient
+except ModuleNotFoundError as error:  # before anything is read
+    raise needs_extra("restore", error) from None
+
+REQUEST_SECONDS = 30.0  # of one question to the target
+# What a restore decides itself: other values would lose its promise
+_OURS = (
+    *("transactional.id", "enable.idempotence", "acks", "isolation.level", "enable.auto.commit", "group.id"),
+    *("auto.offset.reset", "enable.partition.eof", "bootstrap.servers"),
+)
+_ADVICE = {
+    "TOPIC_AUTHORIZATION_FAILED": "allow the user of --config to describe, read and write the topic",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "allow the user of --config to write the transactional id "
+    "kafka-log-lake-restore- (prefixed)",
+    "CLUSTER_AUTHORIZATION_FAILED": "allow the user of --config what it needs at the cluster",
+    "GROUP_AUTHORIZATION_FAILED": "allow the user of --config to read the group kafka-log-lake-restore",
+    "_AUTHENTICATION": "correct the user and the password in --config",
+    "SASL_AUTHENTICATION_FAILED": "correct the user and the password in --config",
+    "_SSL": "correct the certificates in --config",
+    "_ALL_BROKERS_DOWN": "start the brokers, or correct --bootstrap-server",
+    "_TRANSPORT": "start the brokers, or correct --bootstrap-server",
+    "_RESOLVE": "correct the host in --bootstrap-server",
+    "_TIMED_OUT": "see that the brokers run, then start the same command again to continue",
+    "_MSG_TIMED_OUT": "see that the brokers run, then start the same command again to continue",
+    "KAFKA_STORAGE_ERROR": "free space on the brokers' disks, then start the same command again to continue",
+    "POLICY_VIOLATION": "the target's policy refuses it",
+    "UNSUPPORTED_FOR_MESSAGE_FORMAT": "the target's topic has an old message format, which can't be used",
+    "_FENCED": "another restore with the same --state runs: end one of them",
+    "INVALID_PRODUCER_EPOCH": "another restore with the same --state runs: end one of them",
+    "PRODUCER_FENCED": "another restore with the same --state runs: end one of them",
+    "INVALID_TRANSACTION_TIMEOUT": "raise transaction.max.timeout.ms of the brokers, or set "
+    "transaction.timeout.ms in --config",
+}
+
+
+class ClientLog:
+    """Keeps the last error that a client reported by itself, such as a refused login."""
+
+    def __init__(self) -> None:
+        self.last: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        # That all brokers are away follows the reason
+        if self.last is None or error.name() != "_ALL_BROKERS_DOWN":
+            self.last = error
+
+    def say(self, error: KafkaError) -> KafkaError:
+        """Returns the reason of an error: where a request only took too long, what was reported before."""
+        return self.last if self.last and error.name() in ("_TIMED_OUT", "_TRANSPORT") else error
+
+
+def config_of(request: Request, **more: Any) -> dict[str, Any]:
+    """Returns the properties of a client of the target. more: with ``_`` for ``.``."""
+    given = {name: value for name, value in request.client.items() if name not in _OURS}
+    own = {name.replace("_", "."): value for name, value in more.items()}
+    return {
+        "bootstrap.servers": request.bootstrap,
+        "client.id": "kafka-log-lake-restore",
+        "log_level": 0,
+        "socket.connection.setup.timeout.ms": 10_000,
+        **given,
+        **own,
+    }
+
+
+def _made(kind: type[Any], config: dict[str, Any]) -> Any:
+    try:
+        return kind(config)
+    except KafkaException as error:
+        # librdkafka names the property; a value may be a secret
+        names = [name for name in config if f'"{name}"' in str(error)]
+        what = f"the property {names[0]} is not known or has a wrong value" if names else "wrong properties"
+        raise UserError(f"--config: {what}") from None
+    except (ValueError, TypeError):
+        raise UserError("--config: a property has a wrong value") from None
+
+
+_OF_PRODUCERS = ("compression.", "linger.", "batch.", "queue.buffering.", "message.", "transaction.", "retr")
+
+
+def admin(request: Request, log: ClientLog | None = None) -> AdminClient:
+    """Opens an admin client."""
+    found = {name: value for name, value in config_of(request).items() if not name.startswith(_OF_PRODUCERS)}
+    return _made(AdminClient, {**found, "error_cb": log or ClientLog()})
+
+
+def consumer(request: Request, log: ClientLog | None = None, **more: Any) -> Consumer:
+    """Opens a consumer that reads committed records where it is assigned, and joins no group."""
+    found = {name: value for name, value in config_of(request).items() if not name.startswith(_OF_PRODUCERS)}
+    own = config_of(
+        request,
+        group_id="kafka-log-lake-restore",
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        enable_auto_offset_store=False,
+        auto_offset_reset="error",
+        enable_partition_eof=True,
+        **more,
+    )
+    kept = {name: value for name, value in own.items() if name in found or not name.startswith(_OF_PRODUCERS)}
+    return _made(Consumer, {**kept, "error_cb": log or ClientLog()})
+
+
+def producer(request: Request, log: ClientLog, transactional_id: str, max_bytes: int) -> Producer:
+    """Opens a transactional producer. max_bytes: the largest batch that the topic takes."""
+    defaults = {"linger.ms": 5, "batch.size": 1_000_000, "transaction.timeout.ms": 300_000}
+    config = {
+        **{name: value for name, value in defaults.items() if name not in request.client},
+        **config_of(request, transactional_id=transactional_id),
+        "error_cb": log,
+        "message.max.bytes": min(max(max_bytes, 1_000), 1_000_000_000),
+        "queue.buffering.max.messages": 10_000_000,
+        "queue.buffering.max.kbytes": 2_000_000,
+    }
+    config["batch.size"] = min(int(config.get("batch.size", defaults["batch.size"])), max(max_bytes, 1))
+    return _made(Producer, config)
+
+
+def offset_of(message: Message) -> int:
+    """Returns the offset of a message, or of the end of a partition."""
+    offset = message.offset()
+    return -1 if offset is None else int(offset)
+
+
+def as_user_error(error: KafkaError, doing: str) -> UserError:
+    """Returns the one line for an error of the target: what was being done, why not, what to do."""
+    advice = _ADVICE.get(error.name(), "start the same command again to continue")
+    return UserError(f"{doing}: {one_line(Exception(error.str()))} ({error.name()}): {advice}")
+
+
+@contextmanager
+def asking(doing: str, log: ClientLog | None = None) -> Iterator[None]:
+    """Turns the errors of clients in a block into one line. doing: such as "the topics can't be listed"."""
+    try:
+        yield
+    except KafkaException as error:
+        found = error.args[0]
+        if not isinstance(found, KafkaError):
+            raise UserError(f"{doing}: {one_line(error)}") from None
+        raise as_user_error(log.say(found) if log else found, doing) from None

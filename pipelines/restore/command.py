@@ -1,0 +1,290 @@
+"""``kafka-log-lake restore``: sources or a lake -> a plan -> topics -> records, each once -> read back.
+
+SOURCES are decoded into ``STATE/lake``, or healed there, so that one rule says which records are committed.
+The steps of other modules are called in this order: topics of the target are checked and created, schemas,
+records (``producing``), the tables of the state (``offset_map``), the reading back (``verify``), groups.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from kafka_log_lake.pipelines.cli.commands.restore import RESTORE
+from kafka_log_lake.pipelines.cli.errors import NotAllRestored, UserError, writing
+from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.cli.status import phase
+from kafka_log_lake.pipelines.cli.terminal import counted_noun
+from kafka_log_lake.pipelines.cli.values import partition_number
+from kafka_log_lake.pipelines.decode_batches import decode_into
+from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
+from kafka_log_lake.pipelines.engine.run_command import run_command
+from kafka_log_lake.pipelines.lake.address import open_lake, open_log
+from kafka_log_lake.pipelines.listing.uris import is_named
+from kafka_log_lake.pipelines.query.command import duckdb_reads
+from kafka_log_lake.pipelines.recover.job import recover, refuse_in_source
+from kafka_log_lake.pipelines.restore import cluster, groups, offset_map, page, schemas, targets
+from kafka_log_lake.pipelines.restore.journal import confirmed
+from kafka_log_lake.pipelines.restore.plan import Plan, make_plan
+from kafka_log_lake.pipelines.restore.producing import Task, restore_partition, settle
+from kafka_log_lake.pipelines.restore.request import (
+    Request,
+    check,
+    read_keys,
+    read_properties,
+    rename_pairs,
+)
+from kafka_log_lake.pipelines.restore.summary import Summary, add_held, planned
+from kafka_log_lake.pipelines.restore.verify import Verified, verify_partition
+from kafka_log_lake.pipelines.sql.database import open_database
+
+log = logging.getLogger(__name__)
+
+_ALSO_DECODED = ("__consumer_offsets", "__cluster_metadata", "__share_group_state", "_schemas")
+_OWN = (
+    *("path", "at", "log", "bootstrap_server", "config", "partition", "keys", "committed", "as_written"),
+    *("rename", "partitions", "with_origin", "create", "append", "dry_run", "max_bytes_per_second", "state"),
+)
+
+
+def run(on_demand: SparkOnDemand, settings: Settings, path: Sequence[str], **others: Any) -> None:
+    """Restores. Raises a UserError for wrong arguments, a NotAllRestored where something is not there."""
+    began = time.monotonic()
+    check(settings, list(path), others)
+    request = _request(settings, others)  # what is wrong in it is said before anything is decoded
+    state = _State(others["state"], request)
+    sources = (*settings.source, *path)
+    if sources:
+        _decode(on_demand, settings, sources, request)
+    state.pin()
+    request = state.request
+    database = open_database(request.lake, "", at=request.at)
+    with phase("planning"):
+        plan = make_plan(database, request)
+    summary = planned(state.restore_id, request.bootstrap, plan)
+    if request.dry_run:
+        _dry_run(request, plan, summary, settings.json)
+        return
+    try:
+        _restore(on_demand, request, plan, state, database, summary)
+    finally:
+        database.close()
+    summary.seconds = time.monotonic() - began
+    page.write_page(request.state, summary)
+    _print(summary, settings.json)
+    if not summary.is_whole:
+        raise NotAllRestored("not all that was asked for is in the target: exit code 3")
+
+
+def _request(settings: Settings, others: dict[str, Any]) -> Request:
+    lake = settings.lake
+    if lake is not None:
+        lake = open_log(lake, others["log"]) if others["log"] is not None else open_lake(lake)
+        if not duckdb_reads(lake):
+            raise UserError(f"restore reads no lake at {lake}: copy it to a folder or an object store")
+    state = os.path.abspath(others["state"])
+    return Request(
+        lake=lake or f"{state}/lake",
+        at=others["at"],
+        bootstrap=others["bootstrap_server"] or "",
+        state=state,
+        client={} if others["config"] is None else read_properties(others["config"]),
+        topics=settings.topics,
+        exclude_topics=settings.exclude_topics,
+        partitions_of=tuple(map(_partition, others["partition"] or ())),
+        since=settings.since,
+        until=settings.until,
+        offsets=settings.offsets,
+        keys=() if others["keys"] is None else read_keys(others["keys"]),
+        committed=not others["as_written"],
+        rename=rename_pairs(others["rename"] or ()),
+        partitions=others["partitions"],
+        with_origin=others["with_origin"],
+        create=others["create"],
+        append=others["append"],
+        dry_run=others["dry_run"],
+        rate=others["max_bytes_per_second"],
+        processes=settings.processes,
+        more={name: value for name, value in others.items() if name not in _OWN},
+    )
+
+
+def _partition(text: str) -> int:
+    try:
+        return int(partition_number(text))
+    except ValueError as error:
+        raise UserError(f"--partition {error}") from None
+
+
+class _State:
+    """The folder of a restore: what was asked, so that another command does not continue it by mistake.
+
+    Raises a UserError for the folder of a restore of something else.
+    """
+
+    def __init__(self, folder: str, request: Request) -> None:
+        self._path, self.request = Path(request.state, "restore.json"), request
+        self.is_continued = self._path.exists()
+        if not self.is_continued:
+            self._told: dict[str, Any] = {"restore_id": uuid.uuid4().hex[:12], "of": request.fingerprint}
+            return
+        try:
+            self._told = json.loads(self._path.read_text())
+            of, self._told["restore_id"] = self._told["of"], str(self._told["restore_id"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise UserError(f"--state {folder}: restore.json can't be read: name another folder") from None
+        if of != request.fingerprint and not request.dry_run:
+            raise UserError(
+                f"--state {folder} is of a restore with other arguments: give the same ones to continue it, "
+                "or name another folder"
+            )
+
+    @property
+    def restore_id(self) -> str:
+        return str(self._told["restore_id"])
+
+    def pin(self) -> None:
+        """Chooses the state of the lake that is read, the same one by all who continue."""
+        if self.request.at is None and "at" not in self._told:
+            database = open_database(self.request.lake, "FROM runs")
+            found = database.execute("SELECT run_id FROM runs ORDER BY began_at DESC LIMIT 1").fetchone()
+            database.close()
+            self._told["at"] = found[0] if found else None
+        self.request = dataclasses.replace(self.request, at=self.request.at or self._told["at"])
+
+    def keep(self, cluster_id: str) -> None:
+        """Writes the file. Raises a UserError where the restore began with another cluster."""
+        if self._told.setdefault("cluster_id", cluster_id) != cluster_id:
+            raise UserError(
+                f"the restore of this --state began into the cluster {self._told['cluster_id']}, and "
+                f"{self.request.bootstrap} is {cluster_id}: name the same cluster, or another --state"
+            )
+        with writing(f"--state {self.request.state}"):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            made = self._path.with_suffix(".new")
+            made.write_text(json.dumps(self._told))
+            made.replace(self._path)
+
+
+def _decode(on_demand: SparkOnDemand, settings: Settings, sources: tuple[str, ...], request: Request) -> None:
+    """Decodes or heals the sources into the state's lake: all offsets, as proofs need what is around."""
+    refuse_in_source("--state", request.state, sources)
+    also = "|".join(_ALSO_DECODED)
+    topics = settings.topics and f"(?:{settings.topics})|{also}"
+    own = dataclasses.replace(
+        settings,
+        source=sources,
+        lake=request.lake,
+        topics=topics,
+        since=None,
+        until=None,
+        offsets=None,
+        json=False,
+        one_copy=not is_named(sources),
+    )
+    with writing(f"--state {request.state}"):
+        Path(request.state).mkdir(parents=True, exist_ok=True)
+    if is_named(sources):
+        done = recover(own, partial(decode_into, on_demand, drops_missing=True), on_demand.map)
+        summary, more = done.summary, done.warnings()
+    else:
+        summary, more = decode_into(on_demand, own), []
+    for warning in (*summary.warnings, *more):
+        log.warning("%s", warning)
+
+
+def _dry_run(request: Request, plan: Plan, summary: Summary, as_json: bool) -> None:
+    if request.bootstrap:
+        target = targets.look(request)
+        checked = targets.check(dataclasses.replace(request, append=True), plan, target, False)
+        summary.warnings += checked.warnings
+        missing = [one.target for one in plan.topics if one.target not in target.partitions]
+        summary.warnings += [f"the target has no topic {name}: --create yes creates it" for name in missing]
+    for warning in summary.warnings:
+        log.warning("%s", warning)
+    print(summary.as_json() if as_json else "\n".join(summary.lines(is_plan=True)))
+
+
+def _restore(
+    on_demand: SparkOnDemand,
+    request: Request,
+    plan: Plan,
+    state: _State,
+    database: duckdb.DuckDBPyConnection,
+    summary: Summary,
+) -> None:
+    target = targets.look(request)
+    targets.check(request, plan, target, state.is_continued)
+    specs = cluster.topic_specs(database, [one.topic for one in plan.topics])
+    summary.warnings += targets.make_missing(request, plan, target, specs)
+    checked = targets.check(request, plan, targets.look(request), True)
+    summary.warnings += checked.warnings
+    for warning in summary.warnings:
+        log.warning("%s", warning)
+    state.keep(target.cluster_id)
+    summary.security += cluster.restore_security(request, database, frozenset())
+    if request.create == "only":
+        return
+    summary.schemas += schemas.restore_schemas(request, database)
+    tasks = [Task(request, one, state.restore_id, checked.limits[one.target]) for one in plan.partitions]
+    _write(on_demand, request, plan, tasks)
+    _verify(on_demand, tasks, summary)
+    translator = offset_map.Translator(offset_map.read(request.state))
+    summary.groups += groups.restore_groups(request, database, translator)
+
+
+def _write(on_demand: SparkOnDemand, request: Request, plan: Plan, tasks: Sequence[Task]) -> None:
+    """Writes all partitions, the largest first, and the tables of the state, also of what failed."""
+    try:
+        if sum(on_demand.map(settle, tasks)):
+            log.info("continuing: %s confirmed so far", counted_noun(confirmed(request.state)[0], "record"))
+        with phase("writing", _progress(request, plan)):
+            for _ in on_demand.map(restore_partition, tasks):
+                pass
+    finally:
+        offset_map.write_tables(request.state, [task.plan for task in tasks])
+
+
+def _progress(request: Request, plan: Plan) -> Callable[[], str]:
+    """Returns what says how far the writing is: records, rate, and the time left at this rate."""
+    began, (before, _) = time.monotonic(), confirmed(request.state)
+
+    def text() -> str:
+        records, _ = confirmed(request.state)
+        rate = (records - before) / max(time.monotonic() - began, 0.001)
+        left = f", {(plan.records - records) / rate:,.0f} s left" if rate else ""
+        return f"{records:,} of {counted_noun(plan.records, 'record')}, {rate:,.0f} records/s{left}"
+
+    return text
+
+
+def _verify(on_demand: SparkOnDemand, tasks: Sequence[Task], summary: Summary) -> None:
+    done = {one.topic: one for one in summary.topics}
+    with phase("reading back"):
+        found: list[Verified] = list(on_demand.map(verify_partition, tasks))
+    for one in found:
+        of_topic = done[one.topic]
+        of_topic.restored += one.restored
+        of_topic.verified += one.verified
+        add_held(summary, one.topic, one.held)
+        summary.wrong += one.wrong
+
+
+def _print(summary: Summary, as_json: bool) -> None:
+    print(summary.as_json() if as_json else "\n".join(summary.lines()))
+    if not as_json and summary.is_whole:
+        total = sum(one.verified for one in summary.topics)
+        log.info("%s restored and read back equal, %.0f s", counted_noun(total, "record"), summary.seconds)
+
+
+main: Callable[..., int] = partial(run_command, RESTORE, run)

@@ -1,0 +1,214 @@
+"""Reads the records of one partition of the lake in the order of their offsets, a window at a time.
+
+A window is a range of offsets whose batches take about ``WINDOW_BYTES``: the next one is read in a thread
+while the one before is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from kafka_log_lake.pipelines.engine.delta import sql_literal
+from kafka_log_lake.pipelines.restore.plan import NAMES, PartitionPlan, source_of
+from kafka_log_lake.pipelines.restore.request import Request
+from kafka_log_lake.pipelines.sql.database import open_database
+from kafka_log_lake.udfs.functions.scalars import kafka_partition
+
+WINDOW_BYTES, WINDOW_RECORDS = 16 << 20, 200_000
+_ORIGIN = ("origin.topic", "origin.partition", "origin.offset")  # headers of --with-origin
+
+Headers = list[tuple[str, bytes | None]] | None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the target's topic takes.
+
+    max_bytes: of a batch. before, after: most ms by which a timestamp may differ from now. keeps_time:
+    whether records keep their timestamps (CreateTime).
+    """
+
+    max_bytes: int
+    before: int = 1 << 62
+    after: int = 1 << 62
+    keeps_time: bool = True
+
+    def refuses(self, timestamp: int, now: int) -> str:
+        """Returns the setting that refuses a timestamp, "" where none does."""
+        if timestamp == -1 or not self.keeps_time:
+            return ""
+        if timestamp < now - self.before:
+            return "message.timestamp.before.max.ms"
+        return "message.timestamp.after.max.ms" if timestamp > now + self.after else ""
+
+
+@dataclass
+class Window:
+    """Records of a partition, in their order. place: the first offset and the end of the window.
+
+    targets: the partition of the target of each. held: offset and reason of those that can't be written.
+    """
+
+    place: tuple[int, int]
+    offsets: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: list[Headers]
+    timestamps: list[int]
+    targets: list[int]
+    held: list[tuple[int, str]]
+
+    @property
+    def bytes(self) -> int:
+        """Returns the bytes of keys and values."""
+        return sum(len(one) for side in (self.keys, self.values) for one in side if one is not None)
+
+
+class PartitionReader:
+    """Reads a partition of the lake. Use as a context: its database has a folder."""
+
+    def __init__(self, request: Request, plan: PartitionPlan, database: duckdb.DuckDBPyConnection) -> None:
+        self._request, self._plan, self._database = request, plan, database
+        place = f"r.topic = {sql_literal(plan.topic)} AND r.partition = {plan.partition}"
+        self._where = " AND ".join([place, *request.conditions])
+        self._last: int | None = None
+
+    def windows(self, begin: int, limits: Limits, now: int) -> Iterator[Window]:
+        """Yields windows from an offset on. now: ms since 1970, as of the judgement of timestamps."""
+        places = list(pairwise(self._cuts(begin)))
+        with ThreadPoolExecutor(1) as thread:
+            waiting = [thread.submit(self._rows, *place) for place in places[:1]]
+            for number, place in enumerate(places):
+                rows = waiting.pop().result()
+                if number + 1 < len(places):
+                    waiting.append(thread.submit(self._rows, *places[number + 1]))
+                yield self._window(place, rows, limits, now)
+
+    def window(self, begin: int, end: int, limits: Limits, now: int) -> Window:
+        """Returns the records with offsets from ``begin`` to ``end`` - 1, with no regard to their size."""
+        return self._window((begin, end), self._rows(begin, end), limits, now)
+
+    def _cuts(self, begin: int) -> list[int]:
+        """Returns offsets between which a window's worth of batches lies, the first and the end too."""
+        first, last = self._plan.first_offset, self._plan.last_offset
+        if first is None or last is None or begin > last:
+            return []
+        begin = max(begin, first)
+        sizes = self._database.cursor().execute(
+            "SELECT base_offset, greatest(uncompressed_bytes, 1), record_count FROM batches "
+            f"WHERE topic = {sql_literal(self._plan.topic)} AND partition = {self._plan.partition} "
+            f"AND record_count > 0 AND last_offset >= {begin} AND base_offset <= {last} ORDER BY base_offset"
+        )
+        bases, lengths, counts = (np.asarray(column) for column in sizes.fetchnumpy().values())
+        if not len(bases):
+            return [begin, last + 1]
+        windows = np.maximum(
+            np.cumsum(lengths.astype(np.int64)) // WINDOW_BYTES,
+            np.cumsum(counts.astype(np.int64)) // WINDOW_RECORDS,
+        )
+        cuts = bases[1:][np.diff(windows) > 0].astype(np.int64)
+        return [begin, *sorted({int(one) for one in cuts if begin < one <= last}), last + 1]
+
+    def _rows(self, begin: int, end: int) -> pa.Table:
+        statement = (
+            'SELECT r."offset", r.timestamp_ms, r.key, r.value, r.headers '
+            f"FROM {source_of(self._request)} AS r "
+            f'WHERE {self._where} AND r."offset" >= {begin} AND r."offset" < {end} ORDER BY r."offset"'
+        )
+        return self._database.cursor().sql(statement).to_arrow_table()
+
+    def _window(self, place: tuple[int, int], rows: pa.Table, limits: Limits, now: int) -> Window:
+        offsets, timestamps, keys, values, headers = (column.to_pylist() for column in rows.columns)
+        named = [None if one is None else [(h["key"], h["value"]) for h in one] for one in headers]
+        if self._request.with_origin:
+            named = [[*(one or ()), *self._origin(at)] for one, at in zip(named, offsets, strict=True)]
+        held: list[tuple[int, str]] = []
+        kept: list[int] = []
+        for number, offset in enumerate(offsets):
+            reason = (
+                "its offset is there twice"
+                if offset == self._last
+                else _why_held(keys[number], values[number], named[number], timestamps[number], limits, now)
+            )
+            self._last = offset
+            if reason:
+                held.append((offset, reason))
+            else:
+                kept.append(number)
+        columns: list[list[Any]] = [offsets, keys, values, named, timestamps, self._targets(rows)]
+        if held:
+            columns = [[column[number] for number in kept] for column in columns]
+        offsets, keys, values, named, timestamps, targets = columns
+        return Window(place, offsets, keys, values, named, timestamps, targets, held)
+
+    def _targets(self, rows: pa.Table) -> list[int]:
+        """Returns the partition of the target of each record; one without a key keeps its own, modulo N."""
+        number = self._request.partitions
+        if number is None:
+            return [self._plan.partition] * rows.num_rows
+        keys = rows.column("key").combine_chunks()
+        if isinstance(keys, pa.ChunkedArray):
+            keys = pa.concat_arrays(keys.chunks) if keys.num_chunks else pa.array([], pa.binary())
+        chosen = kafka_partition(keys, pa.array([number] * len(keys), pa.int32())).to_pylist()
+        own = self._plan.partition % number
+        return [own if one is None else one for one in chosen]
+
+    def _origin(self, offset: int) -> list[tuple[str, bytes]]:
+        values = (self._plan.topic, str(self._plan.partition), str(offset))
+        return [(name, value.encode()) for name, value in zip(_ORIGIN, values, strict=True)]
+
+
+@contextmanager
+def open_reader(request: Request, plan: PartitionPlan) -> Iterator[PartitionReader]:
+    """Opens the lake for one partition, with one thread: partitions are read side by side."""
+    database = open_database(request.lake, NAMES, 1, request.at)
+    try:
+        yield PartitionReader(request, plan, database)
+    finally:
+        database.close()
+
+
+def _why_held(
+    key: bytes | None, value: bytes | None, headers: Headers, timestamp: int, limits: Limits, now: int
+) -> str:
+    """Returns why a record can't be written as it was; "" where it can."""
+    if timestamp == 0:  # rd_kafka_producev takes it for none, and writes the present time
+        return "its timestamp is 0, for which the client writes the present time"
+    if setting := limits.refuses(timestamp, now):
+        return f"{setting} of the target refuses its timestamp"
+    if headers and any("\ufffd" in name for name, _ in headers):
+        return "the name of a header is not UTF-8"
+    if record_batch_bytes(key, value, headers or ()) > limits.max_bytes:
+        return "it is larger than max.message.bytes of the target"
+    return ""
+
+
+def record_batch_bytes(
+    key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]
+) -> int:
+    """Returns the bytes of a record batch of format 2 with this one record, without compression.
+
+    Source: kafka, DefaultRecord.sizeOf and DefaultRecordBatch.RECORD_BATCH_OVERHEAD (61).
+    """
+    body = 3 + _sized(key) + _sized(value) + _varint(len(headers))
+    for name, content in headers:
+        body += _sized(name.encode()) + _sized(content)
+    return 61 + _varint(body) + body
+
+
+def _sized(content: bytes | None) -> int:
+    return 1 if content is None else _varint(len(content)) + len(content)
+
+
+def _varint(number: int) -> int:
+    """Returns the bytes of a number of 0 or above as a zigzag varint."""
+    return max(1, ((number << 1).bit_length() + 6) // 7)

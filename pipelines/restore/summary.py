@@ -1,0 +1,120 @@
+"""The account of a restore, and how it is printed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from kafka_log_lake.pipelines.cli.terminal import counted_noun
+from kafka_log_lake.pipelines.cli.text_tables import Section, text_lines
+from kafka_log_lake.pipelines.restore.plan import Plan
+
+
+@dataclass
+class TopicDone:
+    """A topic: records that were asked for, restored, read back equal, held back (reason -> records).
+
+    left_out: records of transactions that did not commit, after an open one, or below the log start. lost:
+    ranges of offsets of which the sources have no records.
+    """
+
+    topic: str
+    target: str
+    partitions: int
+    asked: int
+    restored: int = 0
+    bytes: int = 0
+    verified: int = 0
+    held_back: dict[str, int] = field(default_factory=dict)
+    left_out: int = 0
+    lost: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Says whether all that was asked is in the target, as it was read back."""
+        return self.asked == self.restored == self.verified and not self.held_back and not self.lost
+
+
+@dataclass
+class Summary:
+    """What a restore did. wrong: records that were read back otherwise, the first ones, in words."""
+
+    restore_id: str
+    target: str
+    topics: list[TopicDone]
+    warnings: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    groups: list[Any] = field(default_factory=list)
+    schemas: list[Any] = field(default_factory=list)
+    security: list[Any] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.wrong and all(topic.is_whole for topic in self.topics)
+
+    def lines(self, is_plan: bool = False) -> Iterator[str]:
+        """Yields the lines for a person. is_plan: of a dry run: what would be done."""
+        columns = (
+            "topic",
+            "to",
+            "partitions",
+            "records",
+            "bytes",
+            *(() if is_plan else ("restored", "verified")),
+        )
+        rows = [
+            (
+                *(one.topic, one.target, f"{one.partitions:,}", f"{one.asked:,}", f"{one.bytes:,}"),
+                *(() if is_plan else (f"{one.restored:,}", f"{one.verified:,}")),
+            )
+            for one in self.topics
+        ]
+        yield from text_lines(Section("", columns, rows, tuple(range(2, len(columns)))))
+        for one in self.topics:
+            for reason, count in sorted(one.held_back.items()):
+                yield f"  {one.topic}: held back: {counted_noun(count, 'record')}: {reason}"
+            if one.lost:
+                ranges = counted_noun(one.lost, "range")
+                yield f"  {one.topic}: lost in the sources: {ranges} of offsets: view lost_offsets"
+            if one.left_out:
+                yield (
+                    f"  {one.topic}: left out: {counted_noun(one.left_out, 'record')} of transactions that "
+                    "did not commit, after an open one, or below the log start"
+                )
+        for line in self.wrong:
+            yield f"  wrong: {line}"
+
+    def as_json(self) -> str:
+        """Returns the account as one JSON object."""
+        return json.dumps({**asdict(self), "is_whole": self.is_whole}, default=str)
+
+
+def planned(restore_id: str, target: str, plan: Plan) -> Summary:
+    """Makes the account of a restore before its first record."""
+    return Summary(
+        restore_id,
+        target,
+        [
+            TopicDone(
+                one.topic,
+                one.target,
+                len(one.partitions),
+                one.records,
+                bytes=one.bytes,
+                left_out=max(one.left_out, 0),
+                lost=one.lost,
+            )
+            for one in plan.topics
+        ],
+    )
+
+
+def add_held(summary: Summary, topic: str, reasons: Counter[str]) -> None:
+    """Adds records that were held back to the account of their topic."""
+    done = next(one for one in summary.topics if one.topic == topic)
+    for reason, count in reasons.items():
+        done.held_back[reason] = done.held_back.get(reason, 0) + count

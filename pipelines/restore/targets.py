@@ -1,0 +1,250 @@
+"""The topics of the target: whether they are there and empty, what their settings do, how they are made."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.cli.terminal import counted_noun, first_names
+from kafka_log_lake.pipelines.restore.clients import REQUEST_SECONDS, ClientLog, admin, asking, consumer
+from kafka_log_lake.pipelines.restore.cluster import TopicSpec
+from kafka_log_lake.pipelines.restore.plan import Plan, TopicPlan
+from kafka_log_lake.pipelines.restore.reading import Limits
+from kafka_log_lake.pipelines.restore.request import Request
+
+_MOST = 2**63 - 1
+_REPLICATION = 3
+# Of a topic whose settings are not known: nothing that is restored is deleted or refused
+_MADE_WITH = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(_MOST)}
+
+
+@dataclass(frozen=True)
+class Target:
+    """The target as it is. partitions: of its topics; brokers: how many there are."""
+
+    cluster_id: str
+    brokers: int
+    partitions: Mapping[str, int]
+
+
+@dataclass
+class Checked:
+    """What was found of the target's topics. warnings: each says a setting, and how to set it back."""
+
+    limits: dict[str, Limits] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def look(request: Request) -> Target:
+    """Asks the target for its topics. Raises a UserError where no broker answers."""
+    log = ClientLog()
+    with asking(f"no answer from {request.bootstrap}", log):
+        client = admin(request, log)
+        listed = client.list_topics(timeout=REQUEST_SECONDS)
+    topics = {name: len(topic.partitions) for name, topic in listed.topics.items() if topic.error is None}
+    return Target(listed.cluster_id or "", len(listed.brokers), topics)
+
+
+def make_missing(request: Request, plan: Plan, target: Target, specs: Mapping[str, TopicSpec]) -> list[str]:
+    """Creates the topics that the target does not have. Returns what a person should know of them.
+
+    specs: of the source's cluster metadata, by the source's name. Raises a UserError where they may not be.
+    """
+    missing = [one for one in plan.topics if one.target not in target.partitions]
+    if not missing:
+        return []
+    names = first_names([one.target for one in missing])
+    if request.create == "never":
+        raise UserError(f"the target has no topic {names}, and --create never: create it, or leave it out")
+    if request.create == "ask" and not _agrees(names):
+        raise UserError(f"the target has no topic {names}: add --create yes, or create it")
+    made, fewer, unknown = [], [], defaultdict(list)
+    for topic in missing:
+        spec = specs.get(topic.topic)
+        number = request.partitions or (spec.partitions if spec else topic.source_partitions)
+        wanted = spec.replication if spec else _REPLICATION
+        copies = max(1, min(wanted, target.brokers))
+        if copies < wanted:
+            fewer.append(topic.target)
+        configs = _settings(topic, spec)
+        if spec is None:
+            unknown[tuple(configs.items())].append(topic.target)
+        made.append(NewTopic(topic.target, number, copies, config=configs))
+    said = []
+    if fewer:
+        brokers = counted_noun(target.brokers, "broker")
+        said.append(
+            f"made with replication factor {target.brokers}, as there is {brokers}: {', '.join(fewer)}"
+        )
+    for pairs, topics in unknown.items():
+        listed = ", ".join(f"{name}={value}" for name, value in pairs)
+        back = ",".join(name for name, _ in pairs)
+        said.append(
+            f"made with {listed}, as the sources have no __cluster_metadata: {', '.join(topics)}; back: "
+            f"kafka-configs.sh --alter --topic TOPIC --delete-config {back}"
+        )
+    log = ClientLog()
+    client = admin(request, log)
+    for name, future in client.create_topics(made, request_timeout=REQUEST_SECONDS).items():
+        with asking(f"the topic {name} can't be created", log):
+            future.result()
+    _await_leaders(client, [one.target for one in missing])
+    return said
+
+
+def _settings(topic: TopicPlan, spec: TopicSpec | None) -> dict[str, str]:
+    if spec is not None:
+        return dict(spec.configs)
+    largest = max((one.largest for one in topic.partitions), default=0) + 512
+    return _MADE_WITH | ({"max.message.bytes": str(largest)} if largest > 1_000_000 else {})
+
+
+def _agrees(names: str) -> bool:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    print(f"the target has no topic {names}: create it? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _await_leaders(client: AdminClient, names: Sequence[str]) -> None:
+    """Waits until each partition of new topics has a leader."""
+    until = time.monotonic() + REQUEST_SECONDS
+    while time.monotonic() < until:
+        with asking("the topics can't be listed"):
+            listed = client.list_topics(timeout=REQUEST_SECONDS).topics
+        if all(
+            name in listed
+            and listed[name].partitions
+            and all(p.leader >= 0 for p in listed[name].partitions.values())
+            for name in names
+        ):
+            return
+        time.sleep(0.2)
+    raise UserError("the topics that were made have no leaders: look at the brokers, then start again")
+
+
+def check(request: Request, plan: Plan, target: Target, is_continued: bool) -> Checked:
+    """Checks topics that are there before the first record, and says what their settings would do.
+
+    Raises a UserError for one that has records, without ``--append``, or has too few partitions.
+    """
+    topics = [one for one in plan.topics if one.target in target.partitions]
+    if request.partitions is None:
+        for topic in topics:
+            needed = max((one.partition for one in topic.partitions), default=-1) + 1
+            if needed > target.partitions[topic.target]:
+                raise UserError(
+                    f"{topic.target} has {counted_noun(target.partitions[topic.target], 'partition')} in the "
+                    f"target and {needed} are needed: add partitions, or --partitions N"
+                )
+    elif wrong := [one for one in topics if target.partitions[one.target] != request.partitions]:
+        name = wrong[0].target
+        raise UserError(
+            f"{name} has {counted_noun(target.partitions[name], 'partition')} in the target, "
+            f"and --partitions is {request.partitions}: they must be equal, as keys choose among all of them"
+        )
+    if not (is_continued or request.append):
+        _refuse_records(request, topics, target)
+    return _settings_of(request, topics)
+
+
+def _refuse_records(request: Request, topics: Sequence[TopicPlan], target: Target) -> None:
+    log = ClientLog()
+    with asking("the target's topics can't be read", log):
+        reader = consumer(request, log)
+        try:
+            for topic in topics:
+                count = _records(reader, topic.target, target.partitions[topic.target])
+                if count:
+                    raise UserError(
+                        f"{topic.target} has {count:,} offsets in the target: add --append to write "
+                        "after them, --rename to write elsewhere, or the --state of a restore to continue"
+                    )
+        finally:
+            reader.close()
+
+
+def _records(reader: Consumer, topic: str, partitions: int) -> int:
+    """Returns the offsets that a topic of the target holds."""
+    found = 0
+    for partition in range(partitions):
+        low, high = reader.get_watermark_offsets(TopicPartition(topic, partition), REQUEST_SECONDS)
+        found += high - low
+    return found
+
+
+def _settings_of(request: Request, topics: Sequence[TopicPlan]) -> Checked:
+    """Reads the settings of topics in the target. What they would delete or refuse is a warning each."""
+    checked, log = Checked(), ClientLog()
+    if not topics:
+        return checked
+    client = admin(request, log)
+    asked = client.describe_configs(
+        [ConfigResource(ResourceType.TOPIC, one.target) for one in topics], request_timeout=REQUEST_SECONDS
+    )
+    found = {}
+    for resource, future in asked.items():
+        with asking(f"the settings of {resource.name} can't be read", log):
+            found[resource.name] = {name: entry.value for name, entry in future.result().items()}
+    for topic in topics:
+        settings = found[topic.target]
+        checked.limits[topic.target] = Limits(
+            int(settings.get("max.message.bytes") or 1_048_588),
+            int(settings.get("message.timestamp.before.max.ms") or _MOST),
+            int(settings.get("message.timestamp.after.max.ms") or _MOST),
+            settings.get("message.timestamp.type") != "LogAppendTime",
+        )
+        checked.warnings += _warnings(topic, settings, checked.limits[topic.target])
+    return checked
+
+
+def _warnings(topic: TopicPlan, settings: Mapping[str, str], limits: Limits) -> list[str]:
+    """Returns what the settings of a topic would do to what is restored, with the commands against it."""
+    now = time.time_ns() // 1_000_000
+    times = [t for one in topic.partitions for t in (one.earliest, one.latest) if t is not None and t != -1]
+    found = []
+
+    def meanwhile(name: str, value: str, why: str) -> None:
+        was = settings.get(name)
+        found.append(
+            f"{topic.target}: {name}={was} {why}; meanwhile: kafka-configs.sh --alter --topic {topic.target} "
+            f"--add-config {name}={value}, then back: --add-config {name}="
+            + (f"[{was}]" if was and "," in was else f"{was}")
+        )
+
+    if "delete" in settings.get("cleanup.policy", ""):
+        kept = int(settings.get("retention.ms") or -1)
+        if limits.keeps_time and kept >= 0 and times and min(times) < now - kept:
+            meanwhile("retention.ms", "-1", "deletes restored records, which are older")
+        size = int(settings.get("retention.bytes") or -1)
+        if 0 <= size < max((one.bytes for one in topic.partitions), default=0):
+            meanwhile("retention.bytes", "-1", "deletes restored records, as they are more bytes")
+    if "compact" in settings.get("cleanup.policy", ""):
+        meanwhile("cleanup.policy", "delete", "removes restored records whose key comes again")
+    if not limits.keeps_time:
+        meanwhile("message.timestamp.type", "CreateTime", "replaces the timestamps of restored records")
+    for name, value in (("before", min(times, default=-1)), ("after", max(times, default=-1))):
+        setting = f"message.timestamp.{name}.max.ms"
+        if limits.refuses(value, now) == setting:
+            meanwhile(setting, str(_MOST), "refuses the timestamps of records, which are held back")
+    largest = max((one.largest for one in topic.partitions), default=0) + 90
+    if largest > limits.max_bytes:
+        meanwhile("max.message.bytes", str(largest), "refuses the largest records, which are held back")
+    if sum(one.append_time for one in topic.partitions) and limits.keeps_time:
+        found.append(
+            f"{topic.target}: the brokers of the sources gave the timestamps (LogAppendTime); they are kept, "
+            "as times of the producer"
+        )
+    return found
