@@ -7,7 +7,7 @@
 # MAGIC
 # MAGIC | widget | value outside Databricks | |
 # MAGIC |---|---|---|
-# MAGIC | `lake` | `lake` | folder or URI of a lake that `01_ingest_and_decode` wrote |
+# MAGIC | `lake` | `lake` | folder or URI of a lake that `01_ingest_and_decode` wrote; no `catalog.schema` |
 # MAGIC | `topics` | `.*` | regular expression over whole topic names |
 
 # COMMAND ----------

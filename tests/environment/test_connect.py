@@ -179,27 +179,6 @@ def test_commands_join_the_service_that_spark_remote_names(url: str, tmp_path: P
     assert requested.stdout.split() == ["n", "1"], requested.stderr
 
 
-def test_the_job_for_databricks(remote: SparkSession, url: str, tmp_path: Path) -> None:
-    """The tasks of the bundle, with their arguments, against a local server and Spark's own catalog."""
-    put(tmp_path / "logs" / "a-0", 0, *batches(0, 3), batch(9)[:-9] + b"\xff" * 9, batch(12))
-    bundle = yaml.safe_load((ROOT / "databricks" / "databricks.yml").read_text())
-    requested = {"${var.source}": str(tmp_path / "logs"), "${var.lake}": "spark_catalog.kafka"}
-    jobs = [target["resources"]["jobs"]["kafka_log"] for target in bundle["targets"].values()]
-    assert all(job["max_concurrent_runs"] == 1 for job in jobs)
-    done = []
-    for task in jobs[0]["tasks"]:
-        wheel, script = task.get("python_wheel_task"), task.get("spark_python_task")
-        parameters = [requested.get(value, value) for value in (wheel or script)["parameters"]]
-        program = ["-m", "kafka_log_lake"] if wheel else [f"databricks/{script['python_file']}"]
-        done.append(run(url, *program, *parameters))
-    ingested, decoded, judged = done
-    assert (ingested.returncode, ingested.stderr.count("error")) == (0, 0), ingested.stderr
-    summary = json.loads(decoded.stdout.splitlines()[-1])
-    assert (summary["records"], summary["damaged"], summary["lake"]) == (12, 1, "spark_catalog.kafka")
-    assert (judged.returncode, judged.stderr.splitlines()[-1][:15]) == (1, "there is damage")
-    assert remote.table("spark_catalog.kafka.committed_records").count() == 12
-
-
 def test_frames_of_bytes(remote: SparkSession, tmp_path: Path) -> None:
     put(tmp_path / "logs" / "a-0", 0, *batches(0, 3))
     put(tmp_path / "logs" / "b-3", 0, batch(0), batch(3)[:-1])

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from kafka_log_lake.pipelines import decode_batches, ingest_raw
 from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.decode import reader
 from kafka_log_lake.pipelines.listing import hadoop
 from kafka_log_lake.udfs.storage import store
 from kafka_log_lake.udfs.storage.store import S3_VARIABLES, hadoop_options
@@ -190,3 +191,17 @@ def test_a_large_segment_that_only_java_reads_is_landed_and_decoded(
     assert found[segment.name] == segment.read_bytes()
     done = decode_batches.run(spark, Settings(lake=str(tmp_path / "lake"), from_raw=True))
     assert (done.records, done.warnings) == (41, [])
+
+
+def test_a_line_larger_than_an_arrow_batch_is_landed_as_it_is(
+    spark: SparkSession, only_java: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where ``--max-content`` allows lines above 64 MiB, each is one Arrow batch: 1 MiB here."""
+    monkeypatch.setattr(reader, "_BIG_CONTENT", 1 << 20)
+    text = random.Random(1).randbytes(3 << 19).hex()
+    values = ("a", text, "b", text, text, "c")
+    segment = put(tmp_path / "logs" / "t-0", 0, *(batch(n, 1, text=one) for n, one in enumerate(values)))
+    assert max(map(len, segment.read_bytes().split(b"\0\0"))) > 3 << 20
+    found, warnings = landed(spark, only_java, tmp_path / "lake", 4 << 20)
+    assert warnings == []
+    assert found[segment.name] == segment.read_bytes()

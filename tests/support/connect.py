@@ -29,12 +29,17 @@ _SERVER = {
     "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.connect.grpc.binding.port": "0",
     "spark.sql.artifact.isolation.enabled": "true",
+    # Its files would lie in a folder of the server's user, which workers of another user can't write to
+    "spark.python.worker.faulthandler.enabled": "false",
 }
 
 
 @contextmanager
-def connect_server(folder: Path) -> Iterator[str]:
-    """The URL of a server with Delta whose workers find this checkout; stopped by its pid in the end."""
+def connect_server(folder: Path, python: str = sys.executable) -> Iterator[str]:
+    """The URL of a server with Delta whose workers find this checkout; stopped by its pid in the end.
+
+    python: the program of its workers.
+    """
     folder.mkdir(parents=True)
     (folder / "log4j2.properties").write_text(_LOG)
     warehouse = {"spark.sql.warehouse.dir": (folder / "warehouse").as_uri(), "spark.master": "local[2]"}
@@ -42,7 +47,7 @@ def connect_server(folder: Path) -> Iterator[str]:
     command = [str(Path(sys.executable).with_name("spark-submit"))]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     command += [f"--conf={key}={value}" for key, value in settings.items()] + ["spark-internal"]
-    environment = {**bare_environment(), "SPARK_CONF_DIR": str(folder), "PYSPARK_PYTHON": sys.executable}
+    environment = {**bare_environment(), "SPARK_CONF_DIR": str(folder), "PYSPARK_PYTHON": python}
     environment |= {"PYTHONPATH": str(ROOT), "SPARK_HOME": str(Path(pyspark.__file__).parent)}
     log = folder / "server.log"
     with log.open("wb") as out:

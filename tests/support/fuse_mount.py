@@ -19,13 +19,14 @@ _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 _SET_SECCOMP, _SET_NO_NEW_PRIVILEGES = 22, 38
 
 
-def _call(*arguments: int) -> None:
+def prctl(*arguments: int) -> None:
+    """Calls prctl(2). Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(*map(ctypes.c_ulong, arguments)) != 0:
         raise OSError(ctypes.get_errno(), f"prctl{arguments}")
 
 
-def _refuse_other_names() -> None:
+def refuse_other_names() -> None:
     """Lets the kernel answer with EOPNOTSUPP, as the mounts do: a program of BPF, see seccomp(2)."""
     numbers = _REFUSED[platform.machine()]
     steps = [(_LOAD, 0, 0, 0)]  # the number of the call
@@ -33,10 +34,10 @@ def _refuse_other_names() -> None:
     steps += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _ERROR | errno.EOPNOTSUPP)]
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
     program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code)))
-    _call(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    _call(_SET_SECCOMP, 2, ctypes.addressof(program), 0, 0)
+    prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    prctl(_SET_SECCOMP, 2, ctypes.addressof(program), 0, 0)
 
 
 if __name__ == "__main__":
-    _refuse_other_names()
+    refuse_other_names()
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
