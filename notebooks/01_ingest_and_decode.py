@@ -68,10 +68,11 @@ ledger.show(20, truncate=False)
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Files that Spark reads itself, as a stream
+# MAGIC ## Files that Spark lists, as a stream
 # MAGIC
-# MAGIC Spark lists complete segments and brings their bytes; `decode_frame` gives the records, and damage as
-# MAGIC rows with `error`.
+# MAGIC Spark lists complete segments; `decode_frame` gives the records, and damage as rows with `error`.
+# MAGIC Without the column `content` the tasks open the files, of any size; with it Spark brings their
+# MAGIC bytes.
 # MAGIC With Auto Loader the format is `cloudFiles`, with the option `cloudFiles.format` set to `binaryFile`.
 
 # COMMAND ----------
@@ -84,6 +85,7 @@ files = (
     .option("recursiveFileLookup", "true")
     .option("pathGlobFilter", "*.log")
     .load(source)
+    .drop("content")
 )
 records = decode_frame(files, columns=["topic", "partition", "offset", "timestamp", "key", "value", "error"])
 query = (

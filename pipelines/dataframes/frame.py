@@ -24,7 +24,8 @@ from kafka_log_lake.udfs.storage.store import canonical_uri, worker_opens
 
 _WARN, _RAISE, _IGNORE = "warn", "raise", "ignore"
 _ERROR = Column("error", "string", "Of a row that stands for a damaged range: what is wrong; else null")
-_CHUNK_POSITION, _SEGMENT, _PATH = "chunk_position", "segment", "path"  # of raw_segments, and of binaryFile
+_CHUNK_POSITION, _SEGMENT = "chunk_position", "segment"  # of raw_segments
+_PATH, _LENGTH, _CONTENT = "path", "length", "content"  # of binaryFile
 _CHUNK = ("content", _SEGMENT, _CHUNK_POSITION)  # the columns of raw_segments that make a chunk
 _OF_LANDED = ("chunk_bytes", "crc32c")  # others, with which what was landed is compared
 _TYPES = {
@@ -62,13 +63,15 @@ def decode_frame(
     A row is a whole segment, or one record batch or more; each is decoded by itself. With ``position`` it is
     a chunk of a segment: the chunks of one topic, partition and segment are put together by their positions,
     in whatever order they come; a chunk that comes twice counts once. Chunks of raw_segments are read from
-    its files by the tasks where the frame's plan and the storage allow it; Spark brings all other bytes.
+    its files by the tasks where the frame's plan and the storage allow it. Rows of binaryFile without
+    ``content`` are files of any size, which the tasks open; Spark brings all other bytes.
 
     Parameters
     ----------
     df: the frame. content (binary), topic (string), partition, position (integers) and segment (string) are
         names of its columns, or Columns (``F.lit("orders")``).
-    content: the bytes; null and cut values become rows of quarantine.
+    content: the bytes; null and cut values become rows of quarantine. Where the frame has no such column, but
+        ``path`` and ``length``, the tasks read the files.
     topic, partition: partition may be a number too. Where the frame has no such column, they and segment are
         taken from ``path``, as binaryFile and Auto Loader give it; then the files that a broker keeps next to
         segments, and its folders -delete, -stray and -future, are passed over.
@@ -112,6 +115,10 @@ def decode_frame(
     if segment is None and _SEGMENT in known:
         segment = _SEGMENT
     driver = driver_of(df.sparkSession)
+    has_bytes = not isinstance(content, str) or content != _CONTENT or _CONTENT in known
+    are_files = not has_bytes and position is None and {_PATH, _LENGTH} <= {*known}
+    if are_files:
+        content, segment, position = F.lit(None).cast("binary"), None, _LENGTH
     rows = _rows(df, known, topic, partition, segment, position, content)
     is_landed = _is_landed(driver, df, content, segment, position)
     if is_landed:
@@ -126,8 +133,9 @@ def decode_frame(
         position=_text(position),
         segment=_text(segment or _PATH),
         warns=on_damage == _WARN,
-        is_chunked=position is not None,
+        is_chunked=position is not None and not are_files,
         is_landed=is_landed,
+        are_files=are_files,
     )
     driver.share_code()
     if read.is_chunked:

@@ -41,7 +41,7 @@ class Workspace:
         command = [sys.executable, *([] if in_bucket else [fuse_mount.__file__]), *arguments]
         # What is written to a bucket belongs to no user
         return subprocess.run(
-            command, cwd=ROOT, env=environment, umask=0, capture_output=True, text=True, timeout=400
+            command, cwd=ROOT, env=environment, umask=0, capture_output=True, text=True, timeout=1200
         )
 
     def notebook(self, name: str, in_bucket: bool = False, **widgets: str) -> str:

@@ -1,8 +1,8 @@
 """Decodes bytes that a DataFrame brings to rows of a table: what ``decode_frame`` runs in a task.
 
-A row is a value of its own, whole; or a chunk of a segment, whose chunks are all in this task: its bytes, or
-the file of raw_segments that holds them. Values side by side that consist of sound batches are decoded as one
-range of bytes, at a fraction of the cost.
+A row is a value of its own, whole; a file that the task opens; or a chunk of a segment, whose chunks are
+all in this task: its bytes, or the file of raw_segments that holds them. Values side by side that consist
+of sound batches are decoded as one range of bytes, at a fraction of the cost.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from kafka_log_lake.udfs.spark.protocol import ArrowBatches, FrameRead, Stage
 from kafka_log_lake.udfs.spark.table_rows import ReadFailed, cut_for_spark, place_text
 from kafka_log_lake.udfs.storage.byte_source import ByteSource, ChunkSource, SourceError
 from kafka_log_lake.udfs.storage.landed_source import LandedChunks
+from kafka_log_lake.udfs.storage.opening import open_source
 from kafka_log_lake.udfs.storage.spool import ChunkContradiction, Chunks, ChunkSpool
 from kafka_log_lake.udfs.words import counted_noun
 
@@ -46,7 +47,8 @@ def decode_rows(read: FrameRead) -> Stage:
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
         task = _FrameTask(read)
-        yield from task.chunks(batches) if read.is_chunked else task.values(batches)
+        rows = task.files if read.are_files else task.chunks if read.is_chunked else task.values
+        yield from rows(batches)
         task.tell()
 
     return stage
@@ -138,6 +140,24 @@ class _FrameTask:
             owners = owners_of(positions)
             columns["batch_position"] = pa.array(positions - begins[owners])
             yield from self._rows(places, first + owners, columns)
+
+    # Files
+
+    def files(self, batches: ArrowBatches) -> ArrowBatches:
+        """Yields rows of the files that the rows name, one file after the other."""
+        for batch in batches:
+            places = batch.select(_PLACE)
+            uris, lengths = (batch.column(name).to_pylist() for name in ("segment", "position"))
+            for owner, (uri, length) in enumerate(zip(uris, lengths, strict=True)):
+                try:
+                    source = open_source(uri, length)
+                except SourceError as error:
+                    raise ReadFailed(
+                        f"{uri}: its bytes can't be read: {error}; where Spark alone opens files, the frame "
+                        "needs the column content"
+                    ) from None
+                with closing(source):
+                    yield from self._decoded(places, owner, source, 0, length, None)
 
     # Chunks
 

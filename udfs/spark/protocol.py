@@ -128,9 +128,9 @@ class TableRead:
         return {"offset", *self.names, *self.scope.bounds}
 
 
-# The rows that ``decode_frame`` takes; position is null where each row is a value of its own. A chunk that is
-# read where it was landed has in place of content its ``file``: the URI of a file of raw_segments,
-# percent-encoded
+# The rows that ``decode_frame`` takes; position is null where each row is a value of its own. Content is
+# null of a file that the task opens, whose length is its position. A chunk that is read where it was landed
+# has in place of content its ``file``: the URI of a file of raw_segments, percent-encoded
 FRAME_SCHEMA = schema_of("topic string, partition int, segment string, position bigint, content binary")
 
 
@@ -140,7 +140,8 @@ class FrameRead(TableRead):
 
     content, position, segment: what the user calls these columns. warns: whether the log tells of damage.
     is_chunked: whether a row is a chunk, at its position, of the segment that it names. is_landed: whether
-    the chunks are read from the files of raw_segments that hold them.
+    the chunks are read from the files of raw_segments that hold them. are_files: whether the task opens the
+    segments, up to their positions.
     """
 
     content: str = "content"
@@ -149,6 +150,7 @@ class FrameRead(TableRead):
     warns: bool = True
     is_chunked: bool = False
     is_landed: bool = False
+    are_files: bool = False
 
     @property
     def places(self) -> pa.Schema:

@@ -81,6 +81,8 @@ def test_whole_segments_and_their_chunks_give_what_files_give(segments: list[Seg
     expected = texts(read_table(of_files, slices.to_batches()[0]))
     whole = [(one.topic, one.partition, one.segment, None, content(one)) for one in segments]
     assert texts(decode_rows(read)(frame(whole))) == expected
+    opened = [(*row[:3], len(row[4]), None) for row in whole]
+    assert texts(decode_rows(reading(table, are_files=True))(frame(opened))) == expected
     size = 997 if max(one.length for one in segments) < 1 << 20 else 65_537
     chunks = [
         (one.topic, one.partition, one.segment, at, content(one)[at : at + size])
@@ -157,6 +159,12 @@ def test_what_contradicts_itself_fails_in_one_line_that_names_column_segment_and
     assert failing([("a", 0, "s", None, batch(0)[:-1])], failfast=True).startswith("damage in s: truncated")
 
 
+def test_a_file_that_is_not_there_fails_in_one_line_that_names_the_cure() -> None:
+    row = ("a", 0, "file:///nowhere/a-0/00000000000000000000.log", 9, None)
+    with pytest.raises(ReadFailed, match=r"^file:///nowhere/.*: its bytes can't be read: .*column content$"):
+        decoded([row], are_files=True)
+
+
 def test_chunks_that_overlap_are_compared() -> None:
     spool = ChunkSpool()
     data = os.urandom(3 << 20)
@@ -203,6 +211,18 @@ def test_files_that_spark_reads_need_no_argument(spark: SparkSession, logs: Path
     (damage,) = few.where("error IS NOT NULL").collect()
     assert (damage.topic, damage.offset, damage.error[:8]) == ("b.c", None, "garbage:")
     assert decode_frame(files(spark, logs), table="batches").count() == 8
+
+
+@pytest.mark.spark
+def test_tasks_open_the_files_whose_bytes_spark_does_not_bring(spark: SparkSession, logs: Path) -> None:
+    found = decode_frame(files(spark, logs).drop("content"))
+    expected = rows(decode_segments(spark, str(logs)))
+    assert not reads_content(found)
+    assert rows(found) == expected
+    stream = spark.readStream.format("binaryFile").schema(files(spark, logs).schema).load(f"{logs}/*/*.log")
+    query = decode_frame(stream.drop("content")).writeStream.format("memory").queryName("opened")
+    query.trigger(availableNow=True).start().awaitTermination()
+    assert rows(spark.table("opened")) == expected
 
 
 @pytest.mark.spark
