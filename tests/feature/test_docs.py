@@ -273,7 +273,14 @@ def test_each_view_has_an_example_on_a_page() -> None:
     named = [re.findall(r"^## `(\w+)`", page.read_text(), re.MULTILINE) for page in pages]
     assert named[0] == sorted(named[0])
     # what other views are made of, and a function that the page shows under a separate heading
-    others = {"internal_records", "connect_records", "connect_commits", "mm2_records", "group_lag_at"}
+    others = {
+        "internal_records",
+        "connect_records",
+        "connect_commits",
+        "mm2_records",
+        "group_positions",
+        "group_lag_at",
+    }
     assert {name for names in named for name in names} == {v.name for v in SESSION_VIEWS} - others
 
 
