@@ -29,9 +29,10 @@ from kafka_log_lake.udfs.format.report_tables import (
 from kafka_log_lake.udfs.format.schema import RECORDS, TABLES, Column, Table
 
 HEAD = """\
+<!-- Made by python -m tools.tables_doc from udfs/format/schema.py -->
+
 # Tables
 
-`python -m tools.tables_doc` makes this page from `udfs/format/schema.py`: change that, not this page.
 [Columns of views](view_columns.md) are on a page of their own.
 
 Each table is a Delta table at `<lake>/<name>`, reader version 1 and writer version 2, so that every Delta
@@ -90,10 +91,11 @@ runs, [checkpoint files](operations.md#checkpoint-files) and [typed values](type
 """
 
 VIEWS_HEAD = """\
+<!-- Made by python -m tools.tables_doc from pipelines/views and pipelines/rules -->
+
 # Columns of views
 
-`python -m tools.tables_doc` makes this page from `pipelines/views` and `pipelines/rules`: change those, not
-this page. What a view answers, with an example: [views](views.md), [internal topics](internal_topics.md).
+What a view answers, with an example: [views](views.md), [internal topics](internal_topics.md).
 Views that others are made of, and that no page names, have their columns on top of their files.
 
 Views are temporary in `query`, in `sql`, with `connect` and after `register(spark, lake)`, and give one

@@ -221,6 +221,24 @@ def test_the_masked_file_of_the_faq_names_no_person(lake: str, tmp_path: Path, m
     )
 
 
+def test_the_person_whom_the_faq_deletes_is_gone(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    decode = ["decode", "--source", str(SHOP), "--lake", "lake"]
+    of_person = (
+        "SELECT (SELECT count(*) FROM records WHERE topic = 'customers' AND CAST(key AS VARCHAR) = '6'),"
+    )
+    of_person += " (SELECT count(*) FROM typed.customers WHERE key = '6'), (SELECT count(*) FROM records)"
+    assert main(decode) == 0
+    (before,) = connect("lake").sql(of_person).fetchall()
+    (code,) = blocks(ROOT / "docs/faq.md", "python")
+    exec(code, {})
+    assert main(["maintain", "--lake", "lake", "--vacuum-hours", "0"]) == 0
+    assert main(decode) == 0
+    (after,) = connect("lake").sql(of_person).fetchall()
+    assert before[0] == before[1] == 3
+    assert after == (0, 0, before[2] - 3)
+
+
 def test_records_that_the_typed_table_lacks_are_no_loss(
     lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,6 +41,7 @@ QUESTIONS = {
     "log damaged": "scan PATH",
     "find key": "find PATH --key K",
     "personal data": "--exclude-topics",
+    "delete person": "maintain --lake lake --vacuum-hours 0",
     "topic cost": "another codec",
     "tiered topic": "--tier",
     "records damage": "recover",
