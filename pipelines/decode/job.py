@@ -36,7 +36,7 @@ from kafka_log_lake.pipelines.decode.missing_offsets import (
 from kafka_log_lake.pipelines.decode.progress import Pace, Progress
 from kafka_log_lake.pipelines.decode.reader import open_reader
 from kafka_log_lake.pipelines.decode.summary import Summary, counted
-from kafka_log_lake.pipelines.decode.tier_report import store_tier_report
+from kafka_log_lake.pipelines.decode.tier_report import store_tier
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.lake.address import lake_address
 from kafka_log_lake.pipelines.lake.catalog_lake import CatalogIntents, CatalogLake
@@ -289,7 +289,7 @@ def _run_all(
             summary.tails = tails_of(rows)
     if listing.tier_report is not None:
         with progress.phase("comparing the tier"):
-            store_tier_report(lake, listing.tier_report)
+            store_tier(lake, listing)
     if settings.with_indexes:
         with progress.phase("indexes"):
             write_indexes(lake, listing.segments, summary.run_id)

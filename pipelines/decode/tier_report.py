@@ -1,4 +1,6 @@
-"""Stores ``tier_report``: what objects, metadata and disks of tiered storage do not agree on."""
+"""Stores ``tier_report`` and ``segment_places``: what lies in tiered storage and on the disks, and what
+objects, metadata and disks do not agree on.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,20 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_log_lake.pipelines.lake.commit import LakeWriter
-from kafka_log_lake.udfs.format.recovery_tables import TIER_REPORT
+from kafka_log_lake.pipelines.listing.listing import Listing
+from kafka_log_lake.udfs.format.recovery_tables import SEGMENT_PLACES, TIER_REPORT
+from kafka_log_lake.udfs.format.schema import Table
 
 
-def store_tier_report(lake: LakeWriter, rows: Sequence[dict[str, Any]]) -> None:
-    """Replaces all rows of the table, where they have changed."""
-    schema = TIER_REPORT.arrow_schema()
+def store_tier(lake: LakeWriter, listing: Listing) -> None:
+    """Replaces all rows of both tables, where they have changed."""
+    _store(lake, TIER_REPORT, listing.tier_report or (), "kind IS NOT NULL")
+    _store(lake, SEGMENT_PLACES, listing.segment_places, "place IS NOT NULL")
+
+
+def _store(lake: LakeWriter, table: Table, rows: Sequence[dict[str, Any]], every: str) -> None:
+    schema = table.arrow_schema()
     now = pa.Table.from_pylist(list(rows), schema)
-    stored = lake.read(TIER_REPORT, schema.names) if lake.has(TIER_REPORT) else schema.empty_table()
+    stored = lake.read(table, schema.names) if lake.has(table) else schema.empty_table()
     if sorted(map(repr, stored.to_pylist())) != sorted(map(repr, now.to_pylist())):
-        lake.replace_report_rows(TIER_REPORT, now, "kind IS NOT NULL")
+        lake.replace_report_rows(table, now, every)

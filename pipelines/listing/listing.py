@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -71,7 +72,7 @@ class Listing:
     checkpoints, witnesses: what the broker noted of the logs, above their folders and in them; of local
     folders alone.
     starts: folder -> where its log begins for consumers, as far as ``log_starts`` has read or was told it.
-    tier_report: rows of that table; None without ``--tier``.
+    tier_report, segment_places: rows of these tables; None and () without ``--tier``.
     """
 
     segments: pa.Table = field(default_factory=LISTING_SCHEMA.empty_table)
@@ -85,6 +86,7 @@ class Listing:
     witnesses: WitnessFiles = field(default_factory=WitnessFiles)
     starts: dict[str, LogStart] = field(default_factory=dict)
     tier_report: list[dict[str, Any]] | None = None
+    segment_places: Sequence[dict[str, Any]] = ()
 
     @property
     def has_wanted(self) -> bool:

@@ -112,6 +112,8 @@ def _room_object(space: Space) -> dict[str, Any]:
         "index_bytes": space.indexes,
         "deleted_bytes": space.deleted,
         "leftover_bytes": space.leftovers,
+        "tier_bytes": space.tier,
+        "tier_dead_bytes": space.tier_dead,
         "retention_frees_bytes": space.can_go,
         "held_by": held.held_by if held is not None else None,
         "held_ms": held.held_ms if held is not None else None,

@@ -152,8 +152,9 @@ class Findings:
 
     passed_over: of these, what a broker left behind, with its bytes.
 
-    swap_files: URIs of those that are read in place of segments. tier_report: rows of that table, None
-    without ``--tier``; price_per_gb_month: of 10^9 bytes in the tier. warnings: what else is to be known.
+    swap_files: URIs of those that are read in place of segments. tier_report, segment_places: rows of
+    these tables, None and () without ``--tier``; price_per_gb_month: of 10^9 bytes in the tier.
+    warnings: what else is to be known.
     named: topic and partition that were given for all segments; None if their folders tell them. replicas: of
     disks with names, the copies compared, as rows of ``replica_report``. placements: of each cluster what its
     metadata logs say (``recover.placement.Placements``). clusters: cluster id -> log directories that name
@@ -168,6 +169,7 @@ class Findings:
     unreadable: dict[str, str] = field(default_factory=dict)
     swap_files: list[str] = field(default_factory=list)
     tier_report: list[dict[str, Any]] | None = None
+    segment_places: Sequence[dict[str, Any]] = ()
     price_per_gb_month: float | None = None
     warnings: list[str] = field(default_factory=list)
     replicas: list[dict[str, Any]] = field(default_factory=list)
@@ -240,6 +242,7 @@ def collect(
     """Collects the findings of all logs. scanned: segments by folder and base offset, with their slices."""
     findings = Findings(tuple(sources), skipped=listing.skipped, unreadable=dict(listing.unreadable))
     findings.passed_over, findings.tier_report = listing.passed_over, listing.tier_report
+    findings.segment_places = listing.segment_places
     by_folder: dict[str, list[tuple[Segment, list[SliceScan]]]] = defaultdict(list)
     for segment, slices in scanned:
         if segment.file is not None and segment.file.endswith(SWAP_SUFFIX):

@@ -174,6 +174,7 @@ def _ends_and_copies(findings: Findings, names: Mapping[str, str]) -> Iterator[S
 def _files(findings: Findings) -> Iterator[Section]:
     """Yields the tables of room on disks, of the tier, of swap files and of files that were not read."""
     yield disks.room(findings)
+    yield tier.costs(findings)
     yield tier.section(findings)
     yield Section(
         "swap files", ("in place of segments",), [(printable(file),) for file in findings.swap_files]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kafka_log_lake.pipelines.listing.naming import TO_DELETE
 from kafka_log_lake.pipelines.scan.findings import Findings, ScannedLog
+from kafka_log_lake.pipelines.tier.report import PAID_FOR
 from kafka_log_lake.udfs.batches.retention import (
     FUTURE,
     NOTHING,
@@ -34,7 +35,8 @@ class Space:
 
     indexes: as allocated on the disk: a broker preallocates those of the last segment. deleted: of
     ``.log.deleted`` files. leftovers: of folders ending -delete, -stray, -future. can_go: what retention
-    would delete now. held: of each log that keeps something, why.
+    would delete now. held: of each log that keeps something, why. tier: of objects of segments that count in
+    tiered storage; tier_dead: of others there.
     """
 
     topic: str
@@ -43,6 +45,8 @@ class Space:
     deleted: int = 0
     leftovers: int = 0
     can_go: int = 0
+    tier: int = 0
+    tier_dead: int = 0
     held: list[Retained] = field(default_factory=list)
 
     @property
@@ -86,13 +90,14 @@ def volumes(findings: Findings) -> list[Volume]:
 def space_by_topic(findings: Findings, now_ms: int | None = None) -> list[Space]:
     """Returns the space of each topic, the largest first. now_ms: when retention is judged; None: now."""
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
-    found: dict[str, Space] = {}
+    found = _in_tier(findings)
     states: dict[str, ClusterState | None] = {}
+    joined = {row["segment"].rpartition("/")[0] for row in findings.segment_places if row["segment"]}
     for log in findings.logs:
         one = found.setdefault(log.topic, Space(log.topic))
-        one.segments += log.bytes
+        one.segments += log.bytes if log.partition_dir not in joined else 0
         one.indexes += sum(map(_index_bytes, _folders([log])))
-        if log.account.witnesses.is_tiered:
+        if log.account.witnesses.is_tiered or log.partition_dir in joined:
             continue  # what local retention does is the remote log manager's
         log_dir = os.path.dirname(path_of_uri(log.partition_dir) or "")
         if log_dir not in states:
@@ -108,6 +113,21 @@ def space_by_topic(findings: Findings, now_ms: int | None = None) -> list[Space]
         else:
             one.leftovers += passed.bytes
     return sorted(found.values(), key=lambda one: (-one.total, one.topic))
+
+
+def _in_tier(findings: Findings) -> dict[str, Space]:
+    """Returns the topics of which a tier has something: what lies there, and on the disks of their logs."""
+    found: dict[str, Space] = {}
+    for row in findings.segment_places:
+        one = found.setdefault(row["topic"], Space(row["topic"]))
+        if row["place"] == "disk":
+            one.segments += row["bytes"]
+        else:
+            one.tier += row["bytes"]
+    for row in findings.tier_report or ():
+        if row["kind"] in PAID_FOR and row["topic"] is not None:
+            found.setdefault(row["topic"], Space(row["topic"])).tier_dead += row["bytes"] or 0
+    return found
 
 
 def _folders(logs: Iterable[ScannedLog]) -> Iterable[str]:

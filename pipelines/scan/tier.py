@@ -9,6 +9,7 @@ from typing import Any
 from kafka_log_lake.pipelines.cli.terminal import printable
 from kafka_log_lake.pipelines.cli.text_tables import Section, size_text
 from kafka_log_lake.pipelines.scan.findings import Findings
+from kafka_log_lake.pipelines.scan.space import space_by_topic
 from kafka_log_lake.pipelines.tier.report import PAID_FOR
 
 _LINES = 10
@@ -21,6 +22,7 @@ WORDS = {
     "orphan": "orphan: metadata do not name it",
     "unfinished_copy": "copy not finished",
     "unfinished_delete": "delete not finished",
+    "undeleted": "deleted, and objects are there",
     "deleted_topic": "of a deleted topic",
     "never_uploads": "never uploads",
     "on_disk_too": "on the disk too",
@@ -47,6 +49,20 @@ def section(findings: Findings) -> Section:
         lines.append((f"and {len(ordered) - _LINES} more (--json)", "", "", "", "", ""))
     columns = ("what", "topic", "segments", "bytes", "per month", "first")
     return Section("tiered storage", columns, lines, (2, 3, 4))
+
+
+def costs(findings: Findings) -> Section:
+    """Returns the table of what each topic takes on the disks and in the tier, with what is paid there."""
+    price = findings.price_per_gb_month
+    lines = []
+    for one in space_by_topic(findings):
+        if not (one.tier or one.tier_dead):
+            continue
+        sizes = one.segments, one.tier, one.tier_dead
+        cost = f"{(one.tier + one.tier_dead) * price / _GB:,.2f}" if price is not None else "-"
+        lines.append((printable(one.topic), *map(size_text, sizes), cost))
+    columns = "topic", "on disk", "in the tier", "there, not read", "tier a month"
+    return Section("disk and tier", columns, lines, (1, 2, 3, 4))
 
 
 def _first(row: Mapping[str, Any]) -> str:

@@ -42,6 +42,8 @@ class Candidate:
     has them. first, last: its offsets; last is NO_END where only its content tells it. epochs: of it; empty
     where only its content tells them. name: for people. problem: why it can't be read.
     is_cut: whether the object is shorter than the metadata say; whole: URI and bytes of a longer one.
+    segment_id, stored_bytes: of a remote segment, and of all its objects. intervals: of its offsets, those
+    that count.
     """
 
     rank: int
@@ -56,6 +58,8 @@ class Candidate:
     problem: str | None = None
     is_cut: bool = False
     whole: tuple[str, int] | None = None
+    segment_id: str | None = None
+    stored_bytes: int = 0
     intervals: list[Interval] = field(default_factory=list)
 
     @cached_property

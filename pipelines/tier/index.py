@@ -156,6 +156,7 @@ def _named(segment: RemoteSegment, found: TierSegment | None, tier: Tier) -> Can
         segment.end,
         segment.epochs,
     )
+    one.segment_id, one.stored_bytes = segment.segment_id, found.stored_bytes if found is not None else 0
     one.name = one.uri.removesuffix(MANIFEST).removesuffix(SEGMENT_SUFFIX) + SEGMENT_SUFFIX
     if found is None or SEGMENT_SUFFIX not in found.files:
         one.problem = MISSING
@@ -180,6 +181,7 @@ def _unnamed(found: TierSegment, rank: int) -> Candidate:
     one = Candidate(
         rank, found.uri or "", found.base, found.length, found.modified, found.base, name=found.name
     )
+    one.segment_id, one.stored_bytes = found.segment_id, found.stored_bytes
     if isinstance(epochs, dict) and isinstance(last, int):
         one.last, one.epochs = last, tuple(sorted((int(epoch), start) for epoch, start in epochs.items()))
     if found.problem is not None:

@@ -48,6 +48,7 @@ class JoinedLog:
     """One log of disk and tier.
 
     rows: of its local segments in the listing. parts: where each of its offsets is read, by offset.
+    candidates: all segments of it, also those that nothing is read of.
     """
 
     place: PartitionFolder
@@ -56,6 +57,7 @@ class JoinedLog:
     rows: list[dict[str, Any]]
     start: LogStart
     parts: list[Part]
+    candidates: list[Candidate]
 
 
 def with_tier(
@@ -79,8 +81,9 @@ def with_tier(
         remote = index.of(place, topic_id) if is_whole and folder not in listing.partial else OfLog()
         if remote.named or remote.others:
             epochs = listing.witnesses.in_folder(folder).epochs or ()
-            parts, start = _joined(own, remote, epochs, starts.get(folder))
-            logs.append(JoinedLog(place, folder, topic_id, own, start, parts))
+            logs.append(
+                JoinedLog(place, folder, topic_id, own, *_joined(own, remote, epochs, starts.get(folder)))
+            )
         else:
             _add(
                 rows,
@@ -93,7 +96,7 @@ def with_tier(
         if takes(place.topic):
             logs += _remote_alone(listing, index, place)
     for log in logs:
-        _add(rows, log.place, log.partition_dir, log.topic_id, list(_segments(log)))
+        _add(rows, log.place, log.partition_dir, log.topic_id, [named for _, named in _segments(log)])
         starts[log.partition_dir] = log.start
     return replace(listing, segments=rows.sorted_table(), starts=starts), logs
 
@@ -110,15 +113,15 @@ def _remote_alone(listing: Listing, index: RemoteIndex, place: PartitionFolder) 
     start = None
     if noted is not None and noted.offset is not None:
         start = log_start(noted.offset, noted, FirstEpoch(*epochs[0]) if epochs else None)
-    parts, start = _joined([], remote, epochs, start)
-    if parts:
-        yield JoinedLog(place, folder, topic_id, [], start, parts)
+    joined = JoinedLog(place, folder, topic_id, [], *_joined([], remote, epochs, start))
+    if joined.parts:
+        yield joined
 
 
 def _joined(
     rows: Sequence[dict[str, Any]], remote: OfLog, epochs: Epochs, start: LogStart | None
-) -> tuple[list[Part], LogStart]:
-    """Returns where each offset of a log is read, and where the log begins.
+) -> tuple[LogStart, list[Part], list[Candidate]]:
+    """Returns where a log begins, where each of its offsets is read, and all segments of it.
 
     rows: of its local segments, by base offset. epochs: of its ``leader-epoch-checkpoint``.
     """
@@ -129,7 +132,7 @@ def _joined(
     named = [one for one in remote.named if _set_intervals(one, history, first_known)]
     reached = max((one.intervals[-1].last for one in named), default=-1)
     disk = _of_disk(rows, reached)
-    parts = parts_of([*disk, *named])
+    parts, others = parts_of([*disk, *named]), list[Candidate]()
     begin = first_known if first_known is not None else min((part.first for part in parts), default=0)
     if remote.others and (not remote.named or not parts or holes_of(parts, begin) or _is_unread(parts)):
         others = [one for one in remote.others if _set_intervals(one, history, first_known)]
@@ -138,7 +141,7 @@ def _joined(
         parts = parts_of([*disk, *named, *others])
     if first_known is None or start is None:
         start = LogStart(min((part.first for part in parts), default=0), BY_SEGMENTS, UNKNOWN)
-    return parts, start
+    return start, parts, [*disk, *remote.named, *others]
 
 
 def _is_unread(parts: Sequence[Part]) -> bool:
@@ -184,8 +187,22 @@ def _of_disk(rows: Sequence[dict[str, Any]], reached: int) -> list[Candidate]:
 Named = tuple[int, File, str | None]  # base offset, file, URI of what holds its bytes
 
 
-def _segments(log: JoinedLog) -> Iterator[Named]:
-    """Yields the segments of a joined log: whole files, and ranges of them where others have the rest."""
+def listed_names(log: JoinedLog) -> dict[int, str]:
+    """Returns ``id`` of each segment that a log is read of -> the name of the first file that it is listed
+    as.
+    """
+    names: dict[int, str] = {}
+    for one, (_, file, _) in _segments(log):
+        if one is not None:
+            names.setdefault(id(one), file.name)
+    return names
+
+
+def _segments(log: JoinedLog) -> Iterator[tuple[Candidate | None, Named]]:
+    """Yields the segments of a joined log: whole files, and ranges of them where others have the rest.
+
+    None before a local file that nothing is read of by its offsets.
+    """
     rows = {row["file_base_offset"]: row for row in log.rows}
     seen = set[int]()
     for part in _with_gaps(log.parts):
@@ -197,16 +214,16 @@ def _segments(log: JoinedLog) -> Iterator[Named]:
         if one.rank == DISK and is_whole:
             row = rows[one.base]
             seen.add(one.base)
-            yield one.base, _file_of(row), row["file"]
+            yield one, (one.base, _file_of(row), row["file"])
         elif begin < end or is_whole:
             base = one.base if begin == 0 and part.first <= one.first else part.first
             uri = one.uri if is_whole else _cut_uri(one.uri, begin, end)
             file = File(file_name(base), max(end - begin, int(one.rank == UNREADABLE)), one.modified, True)
             seen.add(one.base) if one.rank == DISK else None
-            yield base, file, uri
+            yield one, (base, file, uri)
     for base, row in rows.items():  # a local file without a sound batch, which nothing replaces
         if base not in seen and not any(part.first <= base <= part.last for part in log.parts):
-            yield base, _file_of(row), row["file"]
+            yield None, (base, _file_of(row), row["file"])
 
 
 def _with_gaps(parts: Sequence[Part]) -> Iterator[Part]:

@@ -34,12 +34,13 @@ from kafka_log_lake.udfs.storage.byte_source import MANIFEST, path_of_uri
 # Kinds of rows
 LOST, INCOMPLETE, SIZE_DIFFERS, UNREADABLE = "lost", "incomplete", "size_differs", "unreadable"
 ORPHAN, UNFINISHED_COPY, UNFINISHED_DELETE = "orphan", "unfinished_copy", "unfinished_delete"
-DELETED_TOPIC, FOREIGN = "deleted_topic", "foreign"
+UNDELETED, DELETED_TOPIC, FOREIGN = "undeleted", "deleted_topic", "foreign"
 NEVER_UPLOADS, ON_DISK_TOO = "never_uploads", "on_disk_too"
 PAID_FOR = (
     ORPHAN,
     UNFINISHED_COPY,
     UNFINISHED_DELETE,
+    UNDELETED,
     DELETED_TOPIC,
 )  # paid for, and not read by the metadata
 _NEEDED = {
@@ -136,7 +137,7 @@ def _of_segment(segment: RemoteSegment, found: TierSegment | None, index: Remote
             if is_dead:
                 detail = "its copy was not finished at the newest record of its log, more than a day later"
         elif segment.state == DELETED:
-            detail = "its deletion is finished, and objects are there"
+            kind, detail = UNDELETED, "its deletion is finished, and objects are there"
         else:
             detail = "its deletion was not finished when the metadata were read"
         if found is not None:

@@ -15,6 +15,7 @@ from kafka_log_lake.pipelines.tier.index import RemoteIndex, index_of
 from kafka_log_lake.pipelines.tier.join import JoinedLog, with_tier
 from kafka_log_lake.pipelines.tier.keys import use_keys
 from kafka_log_lake.pipelines.tier.objects import list_tier
+from kafka_log_lake.pipelines.tier.places import place_rows
 from kafka_log_lake.pipelines.tier.report import report_rows
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ def joined_listing(settings: Reading, listing: Listing) -> Listing:
     index = index_of(list_tier(settings.tier), listing.witnesses.remote())
     takes = TopicFilter(settings.topics, settings.exclude_topics)
     joined, logs = with_tier(listing, index, takes, _names_log_dirs(settings, listing))
-    joined.tier_report = report_rows(listing, index, logs)
+    joined.tier_report, joined.segment_places = report_rows(listing, index, logs), place_rows(logs)
     for text in _notes(index, logs):
         log.warning("%s", text)
     return joined

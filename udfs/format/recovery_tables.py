@@ -216,8 +216,8 @@ TIER_REPORT = Table(
             "kind",
             "string",
             "lost, incomplete, size_differs, unreadable: of segments that count; orphan, unfinished_copy, "
-            "unfinished_delete, deleted_topic: objects that do not count by the metadata; foreign: other "
-            "files; on_disk_too, never_uploads: of segments on the disk",
+            "unfinished_delete, undeleted, deleted_topic: objects that do not count by the metadata; "
+            "foreign: other files; on_disk_too, never_uploads: of segments on the disk",
         ),
         ("topic", "string", "Topic; null of a file that is of none"),
         ("partition", "int", "Partition"),
@@ -240,4 +240,32 @@ TIER_REPORT = Table(
     ),
 )
 
-RECOVERY_TABLES = (REPLICA_REPORT, DIVERGENCE, HEALED_BATCHES, LOST_RANGES, LOST_RECORDS, TIER_REPORT)
+SEGMENT_PLACES = Table(
+    "segment_places",
+    "Where each piece of a log lies that tiered storage has a part of: one row for each file on the disk and "
+    "each remote segment. Written by decode --tier; logs that are on the disk alone have no row",
+    (),
+    columns(
+        ("topic", "string", "Topic"),
+        ("partition", "int", "Partition"),
+        ("topic_id", "string", "Topic id; null where nothing tells it"),
+        ("first_offset", "bigint", "First offset of the log in it"),
+        ("last_offset", "bigint", "Last offset of the log in it; null of the last file on the disk"),
+        ("place", "string", "disk; tier; or missing: the metadata name it, and the tier does not have it"),
+        ("file", "string", "URI of the file, or of the .log object"),
+        ("segment_id", "string", "Id of the remote segment"),
+        ("bytes", "bigint", "Bytes of the file, or of all objects of the remote segment"),
+        ("is_read", "boolean", "Whether the tables have records of it; else another copy has its offsets"),
+        (
+            "segment",
+            "string",
+            "Its name in segments, the first where it is read in several parts; null: not read",
+        ),
+        ("detail", "string", "Why it can't be read, or why none of its offsets counts"),
+    ),
+)
+
+RECOVERY_TABLES = (
+    *(REPLICA_REPORT, DIVERGENCE, HEALED_BATCHES, LOST_RANGES, LOST_RECORDS),
+    *(TIER_REPORT, SEGMENT_PLACES),
+)

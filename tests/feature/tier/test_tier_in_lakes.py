@@ -12,6 +12,7 @@ from typing import Any
 from kafka_log_lake.pipelines import decode_batches
 from kafka_log_lake.pipelines.recover import command as recover
 from tests.support.answers import asked
+from tests.support.docs import ROOT, blocks
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "tiered"
 COLUMNS = 'topic, partition, "offset", timestamp_ms, key, value'
@@ -51,6 +52,33 @@ def test_a_segment_that_moves_to_the_tier_is_decoded_once(tmp_path: Path) -> Non
     decode(case, lake)
     assert committed(lake) == truth("local")
     assert asked(lake, runs) == before
+
+
+def test_segment_places_say_where_each_piece_lies(tmp_path: Path) -> None:
+    case, lake = tmp_path / "case", tmp_path / "lake"
+    shutil.copytree(DATA / "local", case)
+    (gone,) = (case / "tier").rglob("*0200-*.log")
+    gone.unlink()
+    decode(case, lake)
+    rows = asked(lake, "SELECT place, first_offset, last_offset, is_read, file FROM segment_places")
+    truths = {(first, last) for _, first, last, _, _ in rows if last is not None}
+    # places.jsonl of the corpus: on the disk alone from 739 on, on both from 609 on, else in the tier
+    on_disk = {(first, last): read for place, first, last, read, _ in rows if place == "disk"}
+    assert on_disk == {(609, 675): True, (676, 738): True, (739, None): True}
+    assert [(first, last, file) for place, first, last, _, file in rows if place == "missing"] == [
+        (200, 263, gone.as_uri())
+    ]
+    assert max(last for _, last in truths) == 738
+    in_tier = {first: read for place, first, _, read, _ in rows if place == "tier"}
+    assert in_tier == {first: first < 609 for first in in_tier}
+    joined = "SELECT count(*) FROM segment_places AS p JOIN segments AS s ON p.segment = s.segment"
+    assert asked(lake, joined) == asked(lake, "SELECT count(*) FROM segment_places WHERE is_read")
+    (sizes,) = asked(lake, "SELECT sum(bytes) FROM segment_places WHERE place = 'tier'")
+    assert sizes[0] == sum(
+        path.stat().st_size for path in (case / "tier").rglob("*-*.*") if path.name[:20] != gone.name[:20]
+    )
+    for statement in blocks(ROOT / "docs" / "tiered_storage.md", "sql"):
+        assert {row[0] for row in asked(lake, statement)} == {"small"}
 
 
 def test_leaders_that_lost_their_history_left_segments_that_do_not_count(tmp_path: Path) -> None:
