@@ -4,7 +4,7 @@
 --   last_offset bigint: Last offset of the range; null for damage after the last sound batch
 --   offsets decimal(20,0): Number of offsets in the range that have no record for the consumer; null where last_offset is. Decimal, so that no sum of it overflows
 --   place string: between batches; inside a batch: the batch covers more offsets than it has records; not delivered: the records are there, and consumers do not get them
---   cause string: damage, wrong_base_offset, compaction, retention, missing_segment, unread (of files that are there and could not be read), or unknown (before a last batch, whose base offset nothing confirms); for READ_COMMITTED alone transaction_marker, control_record, aborted_, unknown_ or open_transaction
+--   cause string: damage, wrong_base_offset, compaction, retention, missing_segment, unread (of files that are there and could not be read), or unknown (before a last batch, whose base offset nothing confirms); for READ_COMMITTED alone transaction_marker, control_record, aborted_, unknown_ or open_transaction, and after_open_transaction: records of others, which consumers get when the open transaction has ended
 --   segment string: Segment of the batch after the gap, or of the batch; null after the last batch and for transactions
 WITH gaps AS (
   -- a hole without damage ends where the next file begins by its name, and goes on in it for another reason
@@ -20,6 +20,19 @@ WITH gaps AS (
   SELECT b.* FROM counted_batches b
   ANTI JOIN (SELECT segment, position FROM offset_findings WHERE kind = 'wrong_base_offset') w
     ON w.segment = b.segment AND w.position = b.position
+), after_open AS (
+  -- data batches from the last stable offset on, and the ranges there of transactions without a commit
+  SELECT b.topic, b.partition, b.partition_dir, b.segment, CASE WHEN b.is_transactional THEN b.producer_id ELSE -1 END AS producer_id,
+    b.base_offset, b.last_offset, b.record_count, CAST(NULL AS BIGINT) AS undelivered_to
+  FROM batches_of_logs b JOIN last_stable_offsets l ON l.topic = b.topic AND l.partition = b.partition AND l.partition_dir = b.partition_dir
+  WHERE NOT b.is_control AND b.record_count > 0 AND b.base_offset >= l.last_stable_offset
+  UNION ALL
+  SELECT t.topic, t.partition, t.partition_dir, NULL, t.producer_id, t.first_offset, NULL, NULL, t.last_offset
+  FROM current_transactions t JOIN last_stable_offsets l ON l.topic = t.topic AND l.partition = t.partition AND l.partition_dir = t.partition_dir
+  WHERE t.outcome <> 'committed' AND t.last_offset >= l.last_stable_offset
+), held_back AS (
+  SELECT *, max(undelivered_to) OVER (PARTITION BY topic, partition, partition_dir, producer_id ORDER BY base_offset) AS reached
+  FROM after_open
 )
 SELECT topic, partition, partition_dir, first_offset, end_offset - 1 AS last_offset,
   CAST(CAST(end_offset AS DECIMAL(20, 0)) - first_offset AS DECIMAL(20, 0)) AS offsets, 'between batches' AS place, cause, segment
@@ -40,3 +53,8 @@ SELECT topic, partition, partition_dir, first_offset, last_offset, CAST(records 
     ELSE 'unknown_transaction' END, NULL
 FROM current_transactions
 WHERE first_offset IS NOT NULL AND outcome <> 'committed'
+UNION ALL
+SELECT topic, partition, partition_dir, base_offset, last_offset, CAST(record_count AS DECIMAL(20, 0)), 'not delivered',
+  'after_open_transaction', segment
+FROM held_back
+WHERE record_count IS NOT NULL AND (reached IS NULL OR reached < base_offset)

@@ -318,7 +318,8 @@ def test_compaction_frees_now_what_the_cleaner_can_reach(
 @logs
 def gaps_of_transactions(folder: Path) -> None:
     ended = (data(0, 7, 2), marker(2, 7, commit=False), data(3, 8), marker(4, 8))
-    put(folder / "gaps-0", 0, *ended, data(5, 9, 3), batch(8, 1))
+    after = (batch(8, 1), data(9, 7, 2), marker(11, 7), data(12, 8), marker(13, 8, commit=False), data(14, 6))
+    put(folder / "gaps-0", 0, *ended, data(5, 9, 3), *after)
 
 
 def test_gaps_name_markers_and_transactions(ask: Ask) -> None:
@@ -328,6 +329,12 @@ def test_gaps_name_markers_and_transactions(ask: Ask) -> None:
         (2, 2, 1, "transaction_marker"),
         (4, 4, 1, "transaction_marker"),
         (5, 7, 3, "open_transaction"),
+        (8, 8, 1, "after_open_transaction"),
+        (9, 10, 2, "after_open_transaction"),
+        (11, 11, 1, "transaction_marker"),
+        (12, 12, 1, "aborted_transaction"),
+        (13, 13, 1, "transaction_marker"),
+        (14, 14, 1, "open_transaction"),
     ]
 
 

@@ -73,6 +73,29 @@ def transactions_of(log: Log) -> list[Transaction]:
     return found
 
 
+def after_open_transaction(log: Log) -> list[tuple[int, int, str, int]]:
+    """Returns (first offset, last offset, cause, records) of batches that an open transaction holds back."""
+    transactions = transactions_of(log)
+    held = min((one.first_offset or 0 for one in transactions if one.holds), default=None)
+    found = []
+    for place in OffsetModel(log).batches:
+        batch = place.batch
+        assert batch is not None
+        if held is None or place.is_misplaced or batch.control or not batch.count or place.first < held:
+            continue
+        without_commit = [
+            one
+            for one in transactions
+            if one.outcome != "committed" and one.producer_id == batch.producer_id and one.records
+        ]
+        if batch.is_transactional and any(
+            (one.first_offset or 0) <= place.first <= (one.last_offset or 0) for one in without_commit
+        ):
+            continue
+        found.append((place.first, place.last or 0, "after_open_transaction", batch.count))
+    return found
+
+
 def _unseen(producer: int, one: _Open, holds: bool, damages: int) -> Transaction:
     """Returns a transaction without a seen marker: uncertain if it has ended, or damage follows its start."""
     return _made(producer, one, None, "open", not holds or damages > one.damages, holds)

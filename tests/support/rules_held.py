@@ -26,15 +26,16 @@ from tests.support.made_database import by_log, database_of, with_transactions
 from tests.support.made_tables import tables
 from tests.support.random_logs import Odds, random_logs, write_files
 from tests.support.rule_model_offsets import OffsetModel
-from tests.support.rule_model_transactions import transactions_of
+from tests.support.rule_model_transactions import after_open_transaction, transactions_of
 
 _MISSING = ("missing_segment", "wrong_base_offset")
 SQL = {
     "sound_batches": "SELECT partition_dir, base_offset, is_misplaced FROM sound_batches",
     "compacted_logs": "SELECT partition_dir, 1 FROM compacted_logs",
     "log_stretches": "SELECT partition_dir, file_base_offset, stretch, retentions FROM log_stretches",
-    "offset_gaps": "SELECT partition_dir, first_offset, last_offset, cause FROM offset_gaps "
-    "WHERE place = 'between batches'",
+    "offset_gaps": "SELECT partition_dir, first_offset, last_offset, cause, "
+    "CASE WHEN place = 'not delivered' THEN CAST(offsets AS BIGINT) END FROM offset_gaps "
+    "WHERE place = 'between batches' OR cause = 'after_open_transaction'",
     "lost_offsets": "SELECT partition_dir, first_lost, last_lost, cause, is_certain, next_offset "
     "FROM lost_offsets",
     "sequence_steps": "SELECT partition_dir, base_offset, step, missing_sequences, cause FROM sequence_steps",
@@ -65,7 +66,7 @@ def expected(log: Log) -> dict[str, list[tuple[Any, ...]]]:
         "sound_batches": [(one.first, one.is_misplaced) for one in model.batches],
         "compacted_logs": [(1,)] if model.is_compacted else [],
         "log_stretches": [(base, model.stretches[base], times) for base, times in model.retentions.items()],
-        "offset_gaps": list(model.gaps),
+        "offset_gaps": [*((*one, None) for one in model.gaps), *after_open_transaction(log)],
         "lost_offsets": [tuple(one) for one in model.lost],
         "sequence_steps": [tuple(one) for one in model.steps],
         "producers": [counted] if model.steps else [],

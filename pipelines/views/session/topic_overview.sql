@@ -5,6 +5,7 @@
 --   committed bigint: Those that a READ_COMMITTED consumer gets
 --   aborted bigint: Data records of aborted transactions
 --   open bigint: Data records of transactions without an outcome
+--   after_open bigint: Other data records after an open transaction, which READ_COMMITTED consumers get when it has ended
 --   markers bigint: Control records: no messages, though each takes an offset
 --   compacted_away decimal(38,0): Offsets that the log cleaner removed the records of
 --   lost decimal(38,0): Offsets that are lost at most (`lost_offsets`); those after a damaged end are not counted
@@ -28,6 +29,8 @@ WITH ended AS (
   FROM current_transactions GROUP BY topic
 ), compacted AS (
   SELECT topic, sum(offsets) AS offsets FROM offset_gaps WHERE cause = 'compaction' GROUP BY topic
+), held AS (
+  SELECT topic, sum(offsets) AS records FROM offset_gaps WHERE cause = 'after_open_transaction' GROUP BY topic
 ), missing AS (
   SELECT topic, sum(max_records) AS offsets FROM lost_offsets GROUP BY topic
 ), spans AS (
@@ -66,7 +69,8 @@ WITH ended AS (
   WHERE is_current AND is_read AND committed_offset IS NOT NULL GROUP BY topic
 )
 SELECT t.topic, t.partitions, t.folders, t.records AS messages, t.committed_records AS committed,
-  coalesce(e.aborted, 0) AS aborted, coalesce(e.open_records, 0) AS open, t.control_records AS markers,
+  coalesce(e.aborted, 0) AS aborted, coalesce(e.open_records, 0) AS open,
+  CAST(coalesce(h.records, 0) AS BIGINT) AS after_open, t.control_records AS markers,
   CAST(coalesce(c.offsets, 0) AS DECIMAL(38, 0)) AS compacted_away,
   CAST(coalesce(m.offsets, 0) AS DECIMAL(38, 0)) AS lost,
   s.first_offset, s.last_offset, CAST(coalesce(s.offsets, 0) AS DECIMAL(38, 0)) AS offsets, t.first_timestamp, t.last_timestamp, w.last_write,
@@ -75,6 +79,7 @@ SELECT t.topic, t.partitions, t.folders, t.records AS messages, t.committed_reco
 FROM topics t
 LEFT JOIN ended e ON e.topic = t.topic
 LEFT JOIN compacted c ON c.topic = t.topic
+LEFT JOIN held h ON h.topic = t.topic
 LEFT JOIN missing m ON m.topic = t.topic
 LEFT JOIN spans s ON s.topic = t.topic
 LEFT JOIN written w ON w.topic = t.topic

@@ -13,7 +13,15 @@ from tests.support import as_command, dumps, typed_corpus
 from tests.support.corpus import ORACLE, ROOT
 from tests.support.made_views import asking
 
-CASES = ("v2-internal", "v2-codec-gzip", "v2-txn-commit", "v2-txn-abort", "v2-compacted", "v2-prefix-deleted")
+CASES = (
+    "v2-internal",
+    "v2-codec-gzip",
+    "v2-compacted",
+    "v2-prefix-deleted",
+    "v2-txn-commit",
+    "v2-txn-abort",
+    "v2-txn-open",
+)
 
 Rows = dict[str, dict[str, Any]]
 
@@ -79,9 +87,12 @@ def test_messages_markers_and_what_was_removed_add_up(rows: Rows) -> None:
     for row in of_whole:
         parts = ("messages", "markers", "compacted_away", "lost")
         assert sum(row[part] for part in parts) == row["offsets"], row["topic"]
+        became = ("committed", "aborted", "open", "after_open")
+        assert sum(row[part] for part in became) == row["messages"], row["topic"]
     assert (
         rows["tx-aborted"]["aborted"] == rows["tx-aborted"]["messages"] - rows["tx-aborted"]["committed"] > 0
     )
+    assert (rows["tx-open"]["open"], rows["tx-open"]["after_open"]) == (3, 7)
     assert rows["compacted"]["compacted_away"] > 0 == rows["codec-gzip"]["compacted_away"]
 
 
