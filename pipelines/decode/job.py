@@ -30,7 +30,6 @@ from kafka_log_lake.pipelines.decode.log_starts import store_log_starts
 from kafka_log_lake.pipelines.decode.missing_offsets import (
     find_missing,
     ledger_of_logs,
-    store_files_left,
     tails_of,
 )
 from kafka_log_lake.pipelines.decode.progress import Pace, Progress
@@ -284,7 +283,6 @@ def _run_all(
     if work.finds_missing:
         with progress.phase("finding missing offsets"):
             rows = ledger_of_logs(lake, plan, has_changed)
-            store_files_left(lake, listing, rows, options)
             summary.missing = find_missing(lake, listing, rows, options)
             summary.tails = tails_of(rows)
     if listing.tier_report is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from kafka_log_lake.pipelines.lake.intents import Intent
 from kafka_log_lake.pipelines.lake.transactions import OF_ROWS, rows_of
 from kafka_log_lake.pipelines.listing.checkpoints import Checkpoint
 from kafka_log_lake.pipelines.listing.listing import Listing
-from kafka_log_lake.pipelines.listing.witnesses import has_grown, with_checkpoint
+from kafka_log_lake.pipelines.listing.witnesses import ListedLog, has_grown, with_checkpoint
 from kafka_log_lake.pipelines.plan.headers import claimed_offsets
 from kafka_log_lake.pipelines.plan.ledger import kept, rows_to_arrow
 from kafka_log_lake.pipelines.plan.missing import (
@@ -33,14 +34,16 @@ from kafka_log_lake.pipelines.plan.missing import (
     unread_segments,
 )
 from kafka_log_lake.pipelines.plan.runs import Plan
-from kafka_log_lake.pipelines.rules.offset_findings import END, UNREAD
+from kafka_log_lake.pipelines.rules.offset_findings import COMPACTED, END, UNREAD
 from kafka_log_lake.udfs.batches.account import NO_WITNESSES, SEGMENT, WRONG_BASE, Unseen
+from kafka_log_lake.udfs.batches.offset_findings import is_known_compacted
 from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS
 from kafka_log_lake.udfs.format.schema import OFFSET_FINDINGS, SEGMENTS
 from kafka_log_lake.udfs.spark.protocol import StageOptions
 from kafka_log_lake.udfs.storage.byte_source import FileSource, SourceError, path_of_uri
 
 _MISSING = f"lost_cause IN ('{SEGMENT}', '{WRONG_BASE}')"
+Noted = Mapping[str, ListedLog]  # by folder
 _FIELDS = ("log_start_offset", "recovery_point", "high_watermark")  # of the table checkpoints
 
 
@@ -108,19 +111,41 @@ def _zeroed(rows: pa.Table) -> list[int]:
     ]
 
 
-def store_files_left(lake: LakeWriter, listing: Listing, rows: pa.Table, options: StageOptions) -> None:
+def _store_what_files_say(
+    lake: LakeWriter, listing: Listing, noted: Noted, rows: pa.Table, options: StageOptions
+) -> None:
     """Stores which files of logs are there and were not read, where that has changed: they are not lost.
 
-    rows: see ``ledger_of_logs``.
+    And of which logs ``cleaner-offset-checkpoint`` alone says that the log cleaner ran. rows: see
+    ``ledger_of_logs``.
     """
     here = listing.segments.filter(_are_of(listing.segments, rows))
     now = {folder: sorted(bases) for folder, bases in unread_segments(here, rows.column("segment")).items()}
     was: dict[str, list[int]] = defaultdict(list)
-    for row in _findings(lake, rows, f"kind = '{UNREAD}'").to_pylist():
-        was[row["partition_dir"]].append(row["file_base_offset"])
+    cleaned = _cleaned(noted, rows)
+    for row in _findings(lake, rows, f"kind IN ('{UNREAD}', '{COMPACTED}')").to_pylist():
+        if row["kind"] == UNREAD:
+            was[row["partition_dir"]].append(row["file_base_offset"])
+        else:
+            cleaned.discard(row["partition_dir"])
     changed = {f: now.get(f, []) for f in now.keys() | was.keys() if now.get(f, []) != sorted(was.get(f, []))}
-    if changed:
-        lake.commit(Intent(lake.app_id, lake.next_version(), options.run_id, files_left=changed))
+    if changed or cleaned:
+        intent = Intent(lake.app_id, lake.next_version(), options.run_id, files_left=changed)
+        lake.commit(replace(intent, cleaned=sorted(cleaned)))
+
+
+def _cleaned(noted: Noted, rows: pa.Table) -> set[str]:
+    """Returns the folders of logs of which a checkpoint says that the log cleaner ran over their files."""
+    until = {f: one.witnesses.cleaned_before for f, one in noted.items() if one.witnesses.cleaned_before}
+    if not until:
+        return set()
+    wanted = pc.is_in(rows.column("partition_dir"), pa.array([*until], pa.string()))
+    logs = rows.filter(wanted).group_by(["partition_dir", "topic"]).aggregate([("file_base_offset", "min")])
+    return {
+        one["partition_dir"]
+        for one in logs.to_pylist()
+        if is_known_compacted(one["topic"], one["file_base_offset_min"], until[one["partition_dir"]])
+    }
 
 
 def _are_of(segments: pa.Table, rows: pa.Table) -> pa.ChunkedArray:
@@ -138,17 +163,27 @@ def _findings(lake: LakeWriter, rows: pa.Table, where: str) -> pa.Table:
 def find_missing(
     lake: LakeWriter, listing: Listing, rows: pa.Table, options: StageOptions
 ) -> list[tuple[str, Unseen]]:
-    """Finds the missing offsets of logs, each with ``<topic>-<partition>``. rows: see ``ledger_of_logs``."""
+    """Finds the missing offsets of logs, each with ``<topic>-<partition>``, stores what files say.
+
+    rows: see ``ledger_of_logs``.
+    """
+    noted = listing.noted_logs()
+    _store_what_files_say(lake, listing, noted, rows, options)
     found = _findings(lake, rows, f"(kind = '{END}' OR {_MISSING})")
     ended = found.filter(pc.equal(found.column("kind"), END))
     ends = dict(
         zip(*(ended.column(name).to_pylist() for name in ("partition_dir", "first_offset")), strict=True)
     )
-    return of_findings(rows, found) + _compare_with_checkpoints(lake, listing, rows, ends, options)
+    return of_findings(rows, found) + _compare_with_checkpoints(lake, listing, noted, rows, ends, options)
 
 
 def _compare_with_checkpoints(
-    lake: LakeWriter, listing: Listing, rows: pa.Table, ends: Mapping[str, int], options: StageOptions
+    lake: LakeWriter,
+    listing: Listing,
+    noted: Noted,
+    rows: pa.Table,
+    ends: Mapping[str, int],
+    options: StageOptions,
 ) -> list[tuple[str, Unseen]]:
     """Finds the offsets at the edges of logs that no segment has, each with ``<topic>-<partition>``.
 
@@ -156,7 +191,6 @@ def _compare_with_checkpoints(
     row where the view ``lost_offsets`` would give something else without it: none of a log that is whole, as
     most are.
     """
-    noted = listing.noted_logs()
     edges = edges_of_ledger(rows, noted, ends)
     if not edges:
         return []

@@ -288,7 +288,7 @@ class LogSearch(Searching):
                     known.add(batch, self._outcomes(pool, log, batch))
             for damage in damages_in(scans):
                 known.note(damage)
-            for missing in judged(scans).missing:
+            for missing in judged(scans, self._witnesses(log)).missing:
                 if missing.cause in later.causes:
                     known.unknown_until(missing.last)
             if any(scan.report.problem for of_segment in scans.values() for scan in of_segment):
@@ -352,7 +352,7 @@ class LogSearch(Searching):
             if not (has_gap(scans, request, passed) or has_wrong):
                 return None
             scans = self._read_headers(pool, log)[1]  # other segments may show that the log cleaner ran
-        found = judged(scans)
+        found = judged(scans, self._witnesses(log))
         return found._replace(missing=[one for one in found.missing if one.cause in request.causes])
 
 

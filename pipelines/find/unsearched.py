@@ -328,15 +328,15 @@ class Judged(NamedTuple):
         return [*self.missing, *(Unseen(first, last) for first, last in damages if first is not None)]
 
 
-def judged(scans: Scans) -> Judged:
-    """Judges the scans of a whole log by the order of its offsets."""
+def judged(scans: Scans, witnesses: Witnesses) -> Judged:
+    """Judges the scans of a whole log by the order of its offsets. witnesses: what files say of the log."""
     ordered = sorted(scans, key=lambda one: one.file_base_offset)
     problems = [one for one in ordered if any(scan.report.problem for scan in scans[one])]
     read = [(segment, list(scans[segment])) for segment in ordered if segment not in problems]
     unread = [one.file_base_offset for one in problems]
     if not read:
         return Judged([], [])
-    found, damages = placed(read, unread)
+    found, damages = placed(read, unread, witnesses.cleaned_before)
     return Judged(missing_in(read, unread, found), damages, found.is_compacted)
 
 

@@ -254,7 +254,8 @@ class LakeWriter(LakeTables):
         elif not self.has(table):
             return  # an earlier release made the lake, and has planned the run: ``fill_findings`` follows
         gone, logs = {row.segment for row in intent.drop}, {row.log for row in (*intent.put, *intent.drop)}
-        folders = {folder for _, _, folder in logs} | intent.files_left.keys()
+        of_files = {*intent.files_left, *intent.cleaned}
+        folders = {folder for _, _, folder in logs} | of_files
         before = self.ledger("" if intent.fills_findings else sql_in("partition_dir", sorted(folders)))
         put = ledger.numbered(ledger.to_arrow(intent.put))
         names = pa.array([*gone, *put.column("segment").to_pylist()], pa.string())
@@ -263,8 +264,8 @@ class LakeWriter(LakeTables):
         columns = (after.column(name).to_pylist() for name in transactions.OF_ROWS)
         partitions = {*zip(*columns, strict=True), *(log[:2] for log in logs)}
         is_anew = intent.fills_findings or _NOWHERE in intent.goes_on.values()
-        anew = None if is_anew else [*intent.files_left]
-        change = Change(before, after, put.column("segment").to_pylist(), anew, intent.files_left)
+        anew, written = None if is_anew else of_files, put.column("segment").to_pylist()
+        change = Change(before, after, written, anew, intent.files_left, intent.cleaned)
         rows, changed = offset_findings.compute(self.read, partitions, change)
         if changed:
             self.replace_computed(table, rows, [RowRange(*one) for one in sorted(changed)], intent)

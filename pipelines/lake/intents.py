@@ -54,7 +54,8 @@ class Intent:
     taken_back: whether what was committed of it is being undone.
     source: what ``--source`` of the run names. cluster_id: of the sources; None where nothing names it.
     files_left: folders of logs of which other files are there than before that no run could read -> the base
-    offsets of all such files. fills_findings: whether it makes the table ``offset_findings``, of all logs.
+    offsets of all such files. cleaned: folders of logs of which ``cleaner-offset-checkpoint`` alone says that
+    the log cleaner ran. fills_findings: whether it makes the table ``offset_findings``, of all logs.
     """
 
     app_id: str
@@ -74,6 +75,7 @@ class Intent:
     taken_back: bool = False
     source: list[str] = field(default_factory=list)
     files_left: dict[str, list[int]] = field(default_factory=dict)
+    cleaned: list[str] = field(default_factory=list)
     fills_findings: bool = False
     cluster_id: str | None = None
 

@@ -52,7 +52,8 @@ class Change:
     """What a run changes in logs.
 
     before, after: their rows of the ledger. put: segments whose rows it writes. anew: folders of logs that
-    are computed from their start; None for all. unread: of the logs whose files were looked for.
+    are computed from their start; None for all. unread: of the logs whose files were looked for. cleaned:
+    folders of logs of which a file says that the log cleaner ran.
     """
 
     before: pa.Table
@@ -60,6 +61,7 @@ class Change:
     put: Collection[str]
     anew: Collection[str] | None
     unread: Unread
+    cleaned: Collection[str] = ()
 
     def is_anew(self, folder: str) -> bool:
         """Returns whether a log is computed from its start, by its folder."""
@@ -82,7 +84,7 @@ def compute(
     owners = pa.array([*names.filter(pa.array(owns)).to_pylist(), *gone.to_pylist()], pa.string())
     stored = _stored(read, partitions, owners)
     known = _folders(stored, COMPACTED)
-    goes_on = {folder for folder in known if not change.is_anew(folder)}
+    goes_on = {folder for folder in known if not change.is_anew(folder)} | {*change.cleaned}
     found = _compute(read, partitions, files, owns, {**_unread(stored), **change.unread}, goes_on)
     is_partial = np.bincount(files.log[~owns], minlength=len(files.logs)) > 0
     partial = {*files.logs.column("partition_dir").filter(pa.array(is_partial)).to_pylist()}

@@ -71,7 +71,7 @@ def missing_ranges(holes: np.ndarray, empty: Collection[int]) -> list[Unseen]:
     missing = []
     for hole in holes[np.isin(holes["lost"], _NOT_DAMAGED) & (holes["first"] >= 0)]:
         first, base = int(hole["first"]), int(hole["file_base"])
-        next_ = None if hole["run"] < 0 else int(hole["next"])
+        next_ = None if hole["next"] < 0 else int(hole["next"])
         missing.append(missing_range(CAUSES[hole["lost"]], first, next_, base, empty))
     return missing
 

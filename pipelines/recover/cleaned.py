@@ -12,7 +12,7 @@ import numpy as np
 from kafka_log_lake.pipelines.recover.bounds import END, log_end
 from kafka_log_lake.pipelines.recover.entries import TAILS, UNPLACED, Copy, rows_where
 from kafka_log_lake.pipelines.recover.intervals import Interval, missing
-from kafka_log_lake.udfs.batches.offset_findings import order
+from kafka_log_lake.udfs.batches.offset_findings import is_known_compacted, order
 from kafka_log_lake.udfs.batches.offsets import NO_LIMIT, RUN, are_cleaned, runs_of
 from kafka_log_lake.udfs.batches.retention import COMPACTED_TOPICS
 from kafka_log_lake.udfs.format import layout as f
@@ -20,19 +20,17 @@ from kafka_log_lake.udfs.format import layout as f
 
 def is_compacted(topic: str, copies: Sequence[Copy]) -> bool:
     """Returns whether the log cleaner may have run, by the topic, or by a copy's checkpoint or batches."""
-    return topic in COMPACTED_TOPICS or any(
-        copy.cleaned_before is not None or _shows_cleaning(copy) for copy in copies
-    )
+    return topic in COMPACTED_TOPICS or any(_is_compacted(topic, copy) for copy in copies)
 
 
-def _shows_cleaning(copy: Copy) -> bool:
-    """Returns whether the batches of a copy show that the log cleaner ran."""
+def _is_compacted(topic: str, copy: Copy) -> bool:
     files = [file.base for file in copy.files]
     if not files:
         return False
     hurts = [hurt for hurt in copy.hurts if hurt.reason not in TAILS]
     places = np.array([(files[hurt.file], hurt.position, hurt.size) for hurt in hurts], dtype=np.int64)
-    return order(_runs(copy, files), places.reshape(-1, 3), files).is_compacted
+    is_known = is_known_compacted(topic, files[0], copy.cleaned_before)
+    return order(_runs(copy, files), places.reshape(-1, 3), files, is_known).is_compacted
 
 
 def _runs(copy: Copy, files: Sequence[int]) -> np.ndarray:

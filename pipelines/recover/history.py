@@ -90,7 +90,8 @@ def true_history(copies: Sequence[Copy], leaders: Sequence[Leader]) -> History:
     primary = max(live, key=lambda n: (ends[n], -len(by_number[n].hurts), -n))
     doubts += _diverged_without_epochs(copies, by_number[primary], is_true)
     start = max(starts, default=0)
-    end = max([start, *ends.values(), *(_end(by_number[n], is_true[n]) for n in whole)])
+    reached = [one.base for n in holders for one in by_number[n].files]  # the last file may be empty
+    end = max([start, *ends.values(), *(_end(by_number[n], is_true[n]) for n in whole), *reached])
     for copy in copies:  # a broker cut off what it deleted after the end
         if copy.state == DELETED:
             is_true[copy.number] &= copy.entries["last"] < end

@@ -113,9 +113,12 @@ def _unknown_at_the_end(
         if copy.number not in history.holders or (compacted and end != history.end):
             continue
         last = max(((int(e["file"]), int(e["position"])) for e in sound[-1:]), default=(-1, -1))
-        size = sum(
-            hurt.size for hurt in copy.hurts if (hurt.file, hurt.position) > last and hurt.reason not in TAILS
+        after = (
+            hurt for hurt in copy.hurts if (hurt.file, hurt.position) > last and hurt.reason not in TAILS
         )
+        size = sum(
+            hurt.size for hurt in after if hurt.file == len(copy.files) - 1
+        )  # else before a file's name
         size -= int(batches["size"][batches["base"] >= end].sum())
         if size > 0:
             found.append(f"{copy.name}: {size} damaged bytes after it")

@@ -59,7 +59,8 @@ def shape_of(files: Files) -> Shape:
     ordered = (
         is_sound & (numbers["batches"] > 0) & (first >= files.base) & (end >= first) & (end < files.limit)
     )
-    return Shape(ordered, ordered & (numbers["records"] == end - first + 1))
+    # first is of the first record: the log cleaner leaves batches without one before it
+    return Shape(ordered, ordered & (first == files.base) & (numbers["records"] == end - first + 1))
 
 
 def runs_of_files(files: Files, which: np.ndarray, is_cleaned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -116,7 +117,7 @@ def findings_of(
     runs, file: RUN[n] and the file of each, in any order.
     quarantine: DAMAGE_COLUMNS of all damaged ranges.
     unread: partition_dir -> base offsets of files that are there and were not decoded.
-    compacted: partition_dir of logs of which earlier runs know that the log cleaner ran.
+    compacted: partition_dir of logs of which earlier runs, or files, know that the log cleaner ran.
     """
     in_order = np.lexsort((runs["position"], file))
     runs, file = runs[in_order], file[in_order]
@@ -210,16 +211,16 @@ def _rows_of_log(
     last_segment = segments[-1].as_py()
     log = {name: rows.column(name)[0].as_py() for name in LOG}
 
-    def names(of_runs: np.ndarray) -> pa.Array:
-        """The segments of runs; null for -1, and for a file that was not read."""
-        at = np.where(of_runs >= 0, np.searchsorted(base, runs["file_base"][of_runs]), 0) if len(runs) else 0
-        at = np.minimum(at, len(base) - 1) + np.zeros(len(of_runs), dtype=np.int64)
-        known = (of_runs >= 0) & (base[at] == runs["file_base"][of_runs]) if len(runs) else of_runs > of_runs
-        return segments.take(pa.array(at, mask=~known))
+    def names(bases: np.ndarray) -> pa.Array:
+        """The segments with these base offsets; null without one, and for a file that was not read."""
+        at = np.minimum(np.searchsorted(base, bases), len(base) - 1)
+        return segments.take(pa.array(at, mask=base[at] != bases))
 
     holes = found.holes
     if len(holes):
-        after = names(holes["run"])
+        after, before = names(holes["file_base"]), np.full(len(holes), -1, dtype=np.int64)
+        has_before = holes["run_before"] >= 0
+        before[has_before] = runs["file_base"][holes["run_before"][has_before]]
         lost = holes["lost"]
         yield _table(
             log,
@@ -227,10 +228,10 @@ def _rows_of_log(
                 "kind": pa.array([HOLE] * len(holes), pa.string()),
                 "segment": pc.fill_null(after, last_segment),
                 "segment_after": after,
-                "segment_before": names(holes["run_before"]),
+                "segment_before": names(before),
                 "file_base_offset": holes["file_base"],
                 "first_offset": pa.array(holes["first"], mask=holes["first"] < 0),
-                "next_offset": pa.array(holes["next"], mask=holes["run"] < 0),
+                "next_offset": pa.array(holes["next"], mask=holes["next"] < 0),
                 "damaged_ranges": holes["damages"],
                 "damaged_bytes": holes["damaged_bytes"],
                 "misplaced_batches": holes["misplaced"],
@@ -248,7 +249,7 @@ def _rows_of_log(
             log,
             {
                 "kind": pa.array([WRONG_BASE] * len(wrong), pa.string()),
-                "segment": names(np.flatnonzero(found.is_wrong)),
+                "segment": names(wrong["file_base"]),
                 "file_base_offset": wrong["file_base"],
                 "position": wrong["position"],
                 "first_offset": wrong["first"],

@@ -43,7 +43,6 @@ from kafka_log_lake.udfs.batches.account import (
 )
 from kafka_log_lake.udfs.batches.clocks import Clock
 from kafka_log_lake.udfs.batches.endings import CoordinatorState
-from kafka_log_lake.udfs.batches.offset_findings import Order
 from kafka_log_lake.udfs.batches.retention import SegmentTime
 from kafka_log_lake.udfs.storage.byte_source import path_of_uri
 
@@ -257,30 +256,22 @@ def collect(
     noted = listing.noted_logs()
     findings.warnings = listing.checkpoints.warnings
     for folder, segments in by_folder.items():
-        log, order = _scanned_log(segments, unread[folder])
+        witnesses = noted[folder].witnesses if folder in noted else NO_WITNESSES
+        log = _scanned_log(segments, unread[folder], witnesses.cleaned_before)
         findings.logs.append(log)
-        is_whole = folder in noted and segments[-1][0].segment == noted[folder].last_segment
-        witnesses = noted[folder].witnesses if is_whole else NO_WITNESSES
-        log.account = _account(log, order, segments, unread[folder], witnesses)
+        if folder in noted and segments[-1][0].segment != noted[folder].last_segment:
+            witnesses = NO_WITNESSES
+        log.account = _account(log, segments, unread[folder], witnesses)
         log.is_growing = log.tail == "torn" and has_grown(segments[-1][0].uri, segments[-1][0].length)
         log.missing = [one for one in log.account.unseen if one.cause in MISSING_CAUSES]
     findings.logs.sort(key=lambda log: (log.topic, log.partition, log.partition_dir))
     return findings
 
 
-def _account(
-    log: ScannedLog, order: Order, scanned: list[Scanned], unread: list[int], witnesses: Witnesses
-) -> Account:
+def _account(log: ScannedLog, scanned: list[Scanned], unread: list[int], witnesses: Witnesses) -> Account:
     """Accounts for a log's offsets. witnesses: NO_WITNESSES unless all segments are read up to the last."""
     files = files_of(scanned, unread)
     within = [*log.missing, *filter(None, map(of_damage, log.damages))]
-    is_open = order.ends_in_wrong or any(
-        damage.last_lost is None for damage in log.damages if damage.first_lost is not None
-    )
-    # the last segment has no batch; its name is an offset that the log had reached
-    reached = files[-1] if order.end is None else order.end
-    if reached < files[-1] and not (log.is_compacted or is_open or unread or log.foreign):
-        within.append(Unseen(reached, files[-1] - 1))
     limits = dict(pairwise(files))
     within += of_unread(dict.fromkeys(unread, "not read: see the unreadable files"), limits)
     foreign = {one.file_base_offset: log.foreign.get(one.uri) for one, _ in scanned}
@@ -292,16 +283,16 @@ def _account(
     return account_of(files[0], end, witnesses, within, tail)
 
 
-def _scanned_log(scanned: list[Scanned], unread: list[int]) -> tuple[ScannedLog, Order]:
-    """Joins a log's slices; returns it with the order of its batches.
+def _scanned_log(scanned: list[Scanned], unread: list[int], cleaned_before: int | None) -> ScannedLog:
+    """Joins a log's slices.
 
-    unread: base offsets of segments that were not selected or can't be read.
+    unread: base offsets of segments that were not selected or can't be read. cleaned_before: see ``placed``.
     """
     first = scanned[0][0]
     log = ScannedLog(first.topic, first.partition, first.partition_dir)
     for segment, slices in scanned:
         _add_segment(log, segment, slices)
-    found, log.damages = placed(scanned, unread)
+    found, log.damages = placed(scanned, unread, cleaned_before)
     log.first_offset, log.last_offset = found.first, found.last
     log.missing, log.is_compacted = missing_in(scanned, unread, found), found.is_compacted
     last = files_of(scanned, unread)[-1]
@@ -324,7 +315,7 @@ def _scanned_log(scanned: list[Scanned], unread: list[int]) -> tuple[ScannedLog,
     rows = joined(scanned, "transactional")
     if left_state(log.partition_dir) is None:  # else no consumer waits for it
         log.open_transactions = open_transactions(rows, places_of(scanned), log.clock)
-    return log, found
+    return log
 
 
 def _add_segment(log: ScannedLog, segment: Segment, slices: list[SliceScan]) -> None:

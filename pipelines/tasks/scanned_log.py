@@ -11,9 +11,13 @@ from kafka_log_lake.pipelines.plan.missing import missing_ranges
 from kafka_log_lake.pipelines.plan.slices import Segment
 from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange, SliceScan
 from kafka_log_lake.udfs.batches.account import ZEROS, Unseen
-from kafka_log_lake.udfs.batches.offset_findings import Order, order, with_undecoded
+from kafka_log_lake.udfs.batches.offset_findings import (
+    Order,
+    is_known_compacted,
+    order,
+    with_undecoded,
+)
 from kafka_log_lake.udfs.batches.offsets import NO_LIMIT
-from kafka_log_lake.udfs.batches.retention import COMPACTED_TOPICS
 
 Scanned = tuple[Segment, list[SliceScan]]  # a segment with its slices in order
 
@@ -52,11 +56,16 @@ def damages_of(segment: Segment, slices: list[SliceScan]) -> list[DamagedRange]:
     return placed([(segment, slices)], [segment.file_limit] if segment.file_limit != NO_LIMIT else [])[1]
 
 
-def placed(scanned: list[Scanned], unread: list[int]) -> tuple[Order, list[DamagedRange]]:
-    """Returns the order of a log's offsets, and its damaged ranges with the offsets around them."""
+def placed(
+    scanned: list[Scanned], unread: list[int], cleaned_before: int | None = None
+) -> tuple[Order, list[DamagedRange]]:
+    """Returns the order of a log's offsets, and its damaged ranges with the offsets around them.
+
+    cleaned_before: what ``cleaner-offset-checkpoint`` notes of the log, None for nothing.
+    """
     files, places = files_of(scanned, unread), places_of(scanned)
     runs = with_undecoded(joined(scanned, "runs"), unread, files)
-    is_compacted = scanned[0][0].topic in COMPACTED_TOPICS
+    is_compacted = is_known_compacted(scanned[0][0].topic, files[0], cleaned_before)
     found = order(runs, places, files, is_compacted, unread)
     damages = [
         replace(damage, segment=segment.uri)

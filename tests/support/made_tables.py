@@ -10,11 +10,12 @@ import pyarrow as pa
 from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS
 from kafka_log_lake.udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS
 from tests.support import segment_maker as make
-from tests.support.log_model import SIZE, Log, LogBatch, Segment
+from tests.support.log_model import SIZE, Log, LogBatch, Segment, wrapped
 
 
 def _segment_row(log: Log, segment: Segment) -> dict[str, Any]:
     ends = [one.last_offset for one in segment.sound]
+    firsts = [wrapped(one.base_offset + one.places[0]) for one in segment.sound if one.places]
     is_decoded = segment.left_out == 0
     length = SIZE * len(segment.batches)
     return {
@@ -32,7 +33,7 @@ def _segment_row(log: Log, segment: Segment) -> dict[str, Any]:
         "offset_regressions": sum(b.base_offset <= e for e, b in zip(ends, segment.sound[1:], strict=False)),
         "tail": "none",
         "tail_bytes": 0,
-        "first_offset": min((one.base_offset for one in segment.sound), default=None) if is_decoded else None,
+        "first_offset": min(firsts, default=None) if is_decoded else None,
         "end_offset": ends[-1] if ends and is_decoded else None,
         "ends_in_damage": bool(is_decoded and segment.batches and not segment.batches[-1].is_sound),
         "log_start_offset": segment.log_start_offset,

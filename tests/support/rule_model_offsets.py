@@ -34,11 +34,11 @@ class Place:
 
 
 class Hole(NamedTuple):
-    """Offsets that no batch has: first to next - 1; next None after the last batch."""
+    """Offsets that no batch has: first to next - 1; next None after the last batch, without a file there."""
 
     first: int | None
     next: int | None
-    file_base: int | None  # of the batch after it
+    file_base: int | None  # of the file after it
     damages: int
     misplaced: int
     goes_back: bool
@@ -148,7 +148,14 @@ class OffsetModel:
             number, before = order[id(one)], one
         hurt = max(self.damages - damages, 0)
         skipped = max(len([p for p in self.places if p.is_misplaced]) - misplaced, 0)
-        if hurt or skipped:
+        # the log had reached the name of an empty last file
+        is_empty = not self.segments[-1].batches and end is not None and end < last_file
+        if is_empty:
+            deleted = before is not None and (
+                self.retentions[last_file] > self.retentions[before.segment.file_base_offset]
+            )
+            holes.append(Hole(end, last_file, last_file, hurt, skipped, False, deleted, True, False))
+        elif hurt or skipped:
             holes.append(Hole(end, None, None, hurt, skipped, False, False, True, False))
         return [one._replace(compacted=shows) for one in holes], shows, end
 
@@ -206,14 +213,6 @@ class OffsetModel:
                 found.append(Lost(end, noted - 1, "missing_end", is_certain, None))
                 end = noted
         return found
-
-    @property
-    def before_empty_file(self) -> list[tuple[int, int]]:
-        """Returns the offsets up to the name of a last file without a batch: the log had reached it."""
-        last = self.segments[-1]
-        if last.batches or self.is_compacted or self.end is None or self.end >= last.file_base_offset:
-            return []
-        return [(self.end, last.file_base_offset - 1)]
 
     @property
     def steps(self) -> list[Step]:

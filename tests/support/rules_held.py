@@ -117,8 +117,6 @@ def _in_scan(root: Path, logs: Sequence[Log]) -> Iterator[str]:
         model, own = OffsetModel(log), found[log.partition_dir.removeprefix("file://")]
         lost = [one for one in model.lost if one.first is not None]
         missed = [(one.first, one.last, one.cause) for one in lost if one.cause in _MISSING]
-        if all(one.next is not None for one in model.holes):
-            missed += [(*one, "missing_segment") for one in model.before_empty_file]
         said = [(one.first, one.last, one.cause) for one in own.missing]
         yield from _differing(log, "scan: missing", missed, said)
         damaged = {(one.first, one.last, one.seek_to) for one in lost if one.cause == "damage"}
@@ -163,7 +161,6 @@ def _in_find(root: Path, logs: Sequence[Log]) -> Iterator[str]:
         yield from _differing(log, "find: records", records, found[_name(log)])
         lost = [one for one in model.lost if one.first is not None]
         missed = {(one.first, one.last) for one in lost if one.cause == "missing_segment"}
-        missed |= {*model.before_empty_file}
         said = {one for one in unseen[_name(log)] if one[0] != "damage"}
         yield from _differing(log, "find: not there", missed, said)
         damaged = {("damage", one.first, one.last) for one in lost if one.cause == "damage"}

@@ -13,9 +13,10 @@ from itertools import pairwise
 import numpy as np
 
 from kafka_log_lake.udfs.batches.offsets import NO_LIMIT, RUN, misplaced
+from kafka_log_lake.udfs.batches.retention import COMPACTED_TOPICS
 
 _LARGEST = np.iinfo(np.int64).max
-AT_END = _LARGEST  # file_base of a hole at the end of a log
+AT_END = _LARGEST  # file_base of a hole at the end of a log that no file follows
 
 # Why offsets have no batch; the views offset_gaps and lost_offsets have these words. "" for none
 CAUSES = (
@@ -34,10 +35,10 @@ NONE, DAMAGE, WRONG_BASE, COMPACTION, RETENTION, SEGMENT, UNKNOWN, UNREAD = rang
 HOLE = np.dtype(
     [
         ("first", "i8"),  # its first offset; below 0 past 2^63 - 1
-        ("next", "i8"),  # base offset of the batch after it; -1 at the end of the log
+        ("next", "i8"),  # base offset of the batch after it, or of an empty last file; -1 at the end
         ("run", "i8"),  # the run of that batch, in the order of the files; -1 at the end
         ("run_before", "i8"),  # the run of the batch before it, by offset; -1 at the start
-        ("file_base", "i8"),  # base offset in the name of the next batch's file; AT_END at the end
+        ("file_base", "i8"),  # base offset in the name of the file after it; AT_END at the end
         ("damages", "i8"),  # damaged ranges between both batches
         ("damaged_bytes", "i8"),
         ("misplaced", "i8"),  # batches between them whose base offset is wrong
@@ -59,7 +60,7 @@ class Order:
     shows that the log cleaner ran. first, last: offsets of its batches, without those whose base offset is
     wrong; None without any. end: the offset after the highest one; the base offset of the first file without
     a batch; None past 2^63 - 1. around: for each damaged range, in the order of the files, the highest offset
-    before it and the base offset after it, None without one.
+    before it and the base offset after it, or that of an empty last file; None without one.
     """
 
     holes: np.ndarray
@@ -71,11 +72,6 @@ class Order:
     around: list[tuple[int, int | None]]
 
     @property
-    def ends_in_wrong(self) -> bool:
-        """Returns whether batches with a wrong base offset lie after the last sound one."""
-        return bool(len(self.holes) and self.holes[-1]["run"] < 0 and self.holes[-1]["misplaced"] > 0)
-
-    @property
     def unconfirmed(self) -> tuple[int, int] | None:
         """Returns (first offset that no batch has, base offset) before a last batch; None without one.
 
@@ -84,6 +80,16 @@ class Order:
         for hole in self.holes[self.holes["cause_in_file"] == UNKNOWN]:
             return max(int(hole["first"]), int(hole["file_base"])), int(hole["next"])
         return None
+
+
+def is_known_compacted(topic: str, first_file: int, cleaned_before: int | None) -> bool:
+    """Returns whether something else than its batches says that the log cleaner ran over a log.
+
+    first_file: base offset of its first file. cleaned_before: its entry in ``cleaner-offset-checkpoint`` of
+    the same disk, which the cleaner writes when it has cleaned up to that offset; None without one. An entry
+    at the log's start says nothing: a deletion resets it there (``LogCleanerManager.cleanableOffsets``).
+    """
+    return topic in COMPACTED_TOPICS or (cleaned_before is not None and cleaned_before > first_file)
 
 
 def order(
@@ -101,7 +107,7 @@ def order(
     runs: RUN[n] in the order of the files.
     damaged: int64[m, 3], of each damaged range base offset of the file, position, bytes.
     files: base offsets in the names of all files of the log, rising.
-    is_compacted: whether that is known otherwise, as by the topic.
+    is_compacted: whether that is known otherwise (``is_known_compacted``).
     unread: base offsets of the files that are there and were not read; what lies before one is not judged.
     retentions: int64[m], of each file, how many times up to it retention may have deleted segments that no
         run saw; None where nothing is known of earlier runs.
@@ -135,10 +141,14 @@ def order(
     rows["is_confirmed"] = True
     if len(kept):
         rows["is_confirmed"][-2] = sorted_["file_base"][-1] != files[-1] or sorted_["batches"][-1] > 1
+    is_last_empty = files[-1] not in runs["file_base"] and files[-1] not in damaged[:, 0]
+    if is_last_empty and 0 <= rows["first"][-1] < files[-1]:
+        rows["next"][-1] = rows["file_base"][-1] = files[-1]  # the log had reached the name of the file
     rows["follows_retention"] = _follow_retention(runs, rows, files, retentions)
 
+    at_end = int(rows["next"][-1]) if rows["next"][-1] >= 0 else None
     is_hole = np.append(sorted_["first"] - 1 > rows["first"][:-1] - 1, False)
-    is_hole[-1] = rows["damages"][-1] + rows["misplaced"][-1] > 0
+    is_hole[-1] = rows["damages"][-1] + rows["misplaced"][-1] > 0 or at_end is not None
     is_clear = (rows["damages"] == 0) & (rows["misplaced"] == 0) & ~rows["goes_back"]
     inside = is_hole & is_clear & (rows["next"] > rows["file_base"]) & rows["is_confirmed"]
     is_compacted = is_compacted or bool(inside.any() or runs["is_cleaned"].any())
@@ -155,7 +165,7 @@ def order(
         int(with_batches["first"].min()) if len(with_batches) else None,
         int(with_batches["last"].max()) if len(with_batches) else None,
         end,
-        _around(sorted_, reached, len(damaged), files[0]),
+        _around(sorted_, reached, at_end, len(damaged), files[0]),
     )
 
 
@@ -168,12 +178,13 @@ def _grown(counts: np.ndarray, total: int) -> np.ndarray:
 def _follow_retention(
     runs: np.ndarray, rows: np.ndarray, files: Sequence[int], retentions: np.ndarray | None
 ) -> np.ndarray:
-    """Returns bool[n], by the files of the two runs around each hole."""
-    has_both: np.ndarray = (rows["run"] >= 0) & (rows["run_before"] >= 0)
+    """Returns bool[n], by the files around each hole."""
+    has_both: np.ndarray = (rows["next"] >= 0) & (rows["run_before"] >= 0)
     if retentions is None or not has_both.any():
         return np.zeros(len(rows), dtype=bool)
-    counts = retentions[np.searchsorted(files, runs["file_base"])]
-    result: np.ndarray = has_both & (counts[rows["run"]] > counts[rows["run_before"]])
+    after, before = rows["file_base"], runs["file_base"][rows["run_before"]]
+    at = np.minimum(np.searchsorted(files, [after, before]), len(files) - 1)
+    result: np.ndarray = has_both & (retentions[at[0]] > retentions[at[1]])
     return result
 
 
@@ -207,13 +218,13 @@ def _set_causes(rows: np.ndarray, is_clear: np.ndarray, is_compacted: bool, is_u
 
 
 def _around(
-    sorted_: np.ndarray, reached: np.ndarray, damages: int, first_file: int
+    sorted_: np.ndarray, reached: np.ndarray, at_end: int | None, damages: int, first_file: int
 ) -> list[tuple[int, int | None]]:
-    """Returns the offsets around each damaged range (``Order.around``)."""
+    """Returns the offsets around each damaged range (``Order.around``). at_end: after one at the end."""
     until = np.maximum.accumulate(sorted_["damages"])
     before = np.concatenate([[first_file - 1], reached])
     return [
-        (int(before[at]), int(sorted_["first"][at]) if at < len(sorted_) else None)
+        (int(before[at]), int(sorted_["first"][at]) if at < len(sorted_) else at_end)
         for at in np.searchsorted(until, np.arange(1, damages + 1)).tolist()
     ]
 

@@ -13,9 +13,15 @@ from typing import Any
 import pytest
 
 from kafka_log_lake import connect
+from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.query import command as query
+from kafka_log_lake.pipelines.recover.compare import compare
+from kafka_log_lake.pipelines.recover.sources import find_copies
+from tests.support.corpus import ROOT
 from tests.support.logs import batch, put, rows
 from tests.support.processes import as_anybody
+
+SHOP = Path(__file__).parents[2] / "data" / "shop"
 
 LOST = "SELECT first_lost, last_lost, cause FROM lost_offsets ORDER BY ALL"
 GAPS = "SELECT first_offset, last_offset, cause FROM offset_gaps ORDER BY ALL"
@@ -81,3 +87,55 @@ def test_a_log_that_lost_its_front_to_retention_has_lost_nothing(logs: Path, tmp
     put(logs / "a-0", 20, batch(20, 2))
     decoded(logs, lake)
     assert connect(lake).sql(GAPS).fetchall() == [(3, 5, "missing_segment"), (8, 19, "retention")]
+
+
+def searched(*where: str) -> tuple[int, list[str]]:
+    """What find gives for a key that no record has: its exit code, and what it names as not searched."""
+    command = [sys.executable, "-m", "kafka_log_lake", "find", *where, "--key", "no such key"]
+    found = subprocess.run(command, capture_output=True, check=False, text=True)
+    return found.returncode, [line for line in found.stderr.splitlines() if ": offsets " in line]
+
+
+def test_a_log_has_lost_what_lies_before_an_empty_last_file(tmp_path: Path) -> None:
+    logs, lake = tmp_path / "logs", tmp_path / "lake"
+    put(logs / "a-0", 0, batch(0, 3))
+    put(logs / "a-0", 9)
+    assert decoded(logs, lake) == [(3, 8)]
+    assert connect(lake).sql(LOST).fetchall() == [(3, 8, "missing_segment")]
+    assert connect(lake).sql(GAPS).fetchall() == [(3, 8, "missing_segment")]
+    (log,) = run("scan", str(logs))["logs"]
+    assert [(one["first"], one["last"]) for one in log["missing"]] == [(3, 8)]
+    by_files, by_lake = searched(str(logs)), searched("--lake", str(lake))
+    assert by_files == by_lake
+    assert by_files[0] == 5
+    assert "a-0: offsets 3 to 8" in by_files[1][0]
+
+
+@pytest.mark.parametrize(("noted", "is_cleaned"), [(360, True), (0, False), (None, False)])
+def test_the_checkpoint_of_the_log_cleaner_tells_that_it_ran(
+    tmp_path: Path, noted: int | None, is_cleaned: bool
+) -> None:
+    """Of a compacted topic: its first segment is one batch now, as the cleaner may have left it."""
+    logs, lake = tmp_path / "logs", tmp_path / "lake"
+    put(logs / "customers-0", 0, batch(0, 3))
+    shutil.copy(SHOP / "customers-0" / f"{360:020d}.log", logs / "customers-0")
+    if noted is not None:
+        (logs / "cleaner-offset-checkpoint").write_text(f"0\n1\ncustomers 0 {noted}\n")
+    lost = [] if is_cleaned else [(3, 359)]
+    assert decoded(logs, lake) == lost
+    assert connect(lake).sql(LOST).fetchall() == [(*one, "missing_segment") for one in lost]
+    cause = "compaction" if is_cleaned else "missing_segment"
+    assert connect(lake).sql(GAPS).fetchall() == [(3, 359, cause)]
+    (log,) = run("scan", str(logs))["logs"]
+    assert [(one["first"], one["last"]) for one in log["missing"]] == lost
+    assert searched(str(logs))[0] == searched("--lake", str(lake))[0] == (4 if is_cleaned else 5)
+    (copy,) = compare(find_copies([str(logs)], lambda _: True), Settings(cores=1))
+    assert copy.is_compacted == is_cleaned
+    assert decoded(logs, lake) == lost  # by what the run before stored
+
+
+def test_batches_without_records_at_the_start_of_a_segment_are_no_gap(tmp_path: Path) -> None:
+    source = ROOT / "v2-compacted-empty"
+    decoded(source, tmp_path / "lake")
+    between = "SELECT first_offset, last_offset FROM offset_gaps WHERE place = 'between batches' ORDER BY ALL"
+    assert connect(tmp_path / "lake").sql(between).fetchall() == [(6, 7), (18, 19), (30, 31)]

@@ -231,6 +231,16 @@ def test_batches_between_garbage_of_which_all_base_offsets_are_wrong_count_as_da
 
 
 def test_the_name_of_an_empty_last_file_is_an_offset_that_the_log_had_reached(tmp_path: Path) -> None:
-    log = log_of((0, []), (4, []))
-    assert OffsetModel(log).before_empty_file == [(0, 3)]
-    assert [*in_files(tmp_path.resolve(), [log])] == []
+    logs = [
+        replace(log_of((0, []), (4, [])), topic="empty"),
+        replace(log_of((0, [(0, 3, "ok")]), (4, []), (9, [])), topic="after-batches"),
+        replace(log_of((0, [(0, 3, "ok"), (3, 1, "corrupt")]), (9, [])), topic="after-damage"),
+    ]
+    assert [[(one.first, one.last, one.cause) for one in OffsetModel(log).lost] for log in logs] == [
+        [(0, 3, "missing_segment")],
+        [(3, 8, "missing_segment")],
+        [(3, 8, "damage")],
+    ]
+    root = tmp_path.resolve()
+    found = [*in_files(root, logs), *in_recover(root, logs), *in_sql(logs), *in_decode(logs)]
+    assert found == []
