@@ -114,9 +114,8 @@ def restore_partition(task: Task) -> int:
         begin = journal.next_offset if journal.next_offset is not None else begin
     writer = _Writer(task, journal)
     now = time.time_ns() // 1_000_000
-    with open_reader(task.request, task.plan) as reader:
-        for window in reader.windows(begin, task.limits, now):
-            writer.write(window, now)
+    for window in open_reader(task.request, task.plan).windows(begin, task.limits, now):
+        writer.write(window, now)
     return journal.records
 
 

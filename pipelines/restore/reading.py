@@ -1,6 +1,7 @@
 """Reads the records of one partition of the lake in the order of their offsets, a window at a time.
 
-A window is a range of offsets whose batches take about ``WINDOW_BYTES``: the next one is read in a thread
+A window is a range of offsets whose batches take about ``WINDOW_BYTES``, with a limit of the rate at most
+what a second may write: the next one is read in a thread
 while the one before is written.
 """
 
@@ -8,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -74,7 +75,7 @@ class Window:
 
 
 class PartitionReader:
-    """Reads a partition of the lake. Use as a context: its database has a folder."""
+    """Reads a partition of the lake."""
 
     def __init__(self, request: Request, plan: PartitionPlan, database: duckdb.DuckDBPyConnection) -> None:
         self._request, self._plan, self._database = request, plan, database
@@ -111,8 +112,10 @@ class PartitionReader:
         bases, lengths, counts = (np.asarray(column) for column in sizes.fetchnumpy().values())
         if not len(bases):
             return [begin, last + 1]
+        rate = self._request.rate
+        size = WINDOW_BYTES if rate is None else max(1, min(WINDOW_BYTES, rate // self._request.processes))
         windows = np.maximum(
-            np.cumsum(lengths.astype(np.int64)) // WINDOW_BYTES,
+            np.cumsum(lengths.astype(np.int64)) // size,
             np.cumsum(counts.astype(np.int64)) // WINDOW_RECORDS,
         )
         cuts = bases[1:][np.diff(windows) > 0].astype(np.int64)
@@ -167,14 +170,15 @@ class PartitionReader:
         return [(name, value.encode()) for name, value in zip(_ORIGIN, values, strict=True)]
 
 
-@contextmanager
-def open_reader(request: Request, plan: PartitionPlan) -> Iterator[PartitionReader]:
-    """Opens the lake for one partition, with one thread: partitions are read side by side."""
-    database = open_database(request.lake, NAMES, 1, request.at)
-    try:
-        yield PartitionReader(request, plan, database)
-    finally:
-        database.close()
+def open_reader(request: Request, plan: PartitionPlan) -> PartitionReader:
+    """Returns the reader of one partition; a worker opens the lake once for all of them."""
+    return PartitionReader(request, plan, _opened(request.lake, request.at))
+
+
+@lru_cache(maxsize=1)
+def _opened(lake: str, at: str | None) -> duckdb.DuckDBPyConnection:
+    """Opens the lake with one thread, as partitions are read side by side."""
+    return open_database(lake, NAMES, 1, at)
 
 
 def _why_held(

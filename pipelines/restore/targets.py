@@ -166,23 +166,22 @@ def _refuse_records(request: Request, topics: Sequence[TopicPlan], target: Targe
         reader = consumer(request, log)
         try:
             for topic in topics:
-                count = _records(reader, topic.target, target.partitions[topic.target])
-                if count:
+                if _has_records(reader, topic.target, target.partitions[topic.target]):
                     raise UserError(
-                        f"{topic.target} has {count:,} offsets in the target: add --append to write "
+                        f"{topic.target} has records in the target: add --append to write "
                         "after them, --rename to write elsewhere, or the --state of a restore to continue"
                     )
         finally:
             reader.close()
 
 
-def _records(reader: Consumer, topic: str, partitions: int) -> int:
-    """Returns the offsets that a topic of the target holds."""
-    found = 0
+def _has_records(reader: Consumer, topic: str, partitions: int) -> bool:
+    """Says whether a topic of the target holds offsets, those of control records too."""
     for partition in range(partitions):
         low, high = reader.get_watermark_offsets(TopicPartition(topic, partition), REQUEST_SECONDS)
-        found += high - low
-    return found
+        if high > low:
+            return True
+    return False
 
 
 def _settings_of(request: Request, topics: Sequence[TopicPlan]) -> Checked:

@@ -43,7 +43,8 @@ def verify_partition(task: Task) -> Verified:
     if not journal.is_there:
         return found
     log = ClientLog()
-    with open_reader(task.request, plan) as lake, asking(f"{plan.target} can't be read back", log):
+    lake = open_reader(task.request, plan)
+    with asking(f"{plan.target} can't be read back", log):
         target = consumer(task.request, log, fetch_wait_max_ms=100)
         try:
             readers = _Positions(target, plan.target)

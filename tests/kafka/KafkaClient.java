@@ -33,8 +33,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  *   create TOPIC PARTITIONS [NAME=VALUE ...]       with these settings of the topic
  *   send TOPIC PARTITION KEY=VALUE [KEY=VALUE ...]  a line for each record once all are acknowledged: its offset
  *   leader TOPIC PARTITION                         the id of the broker that leads it
- *   read TOPIC PARTITION ISOLATION                 a line for each record: offset, key and value in Base64, - for null,
- *                                                  then key and value of each header alike
+ *   read TOPIC PARTITION ISOLATION                 a line for each record: offset, timestamp, key and value in Base64,
+ *                                                  - for null, then key and value of each header alike
  *
  * Written so that Janino, the small compiler that Spark ships, compiles it: no lambdas, and a cast where generics
  * would have inferred a type.
@@ -90,7 +90,8 @@ public class KafkaClient {
             Iterator records = consumer.poll(Duration.ofMillis(200)).iterator();
             while (records.hasNext()) {
                 ConsumerRecord one = (ConsumerRecord) records.next();
-                String line = one.offset() + " " + text((byte[]) one.key()) + " " + text((byte[]) one.value());
+                String line = one.offset() + " " + one.timestamp();
+                line += " " + text((byte[]) one.key()) + " " + text((byte[]) one.value());
                 Iterator headers = one.headers().iterator();
                 while (headers.hasNext()) {
                     Header header = (Header) headers.next();

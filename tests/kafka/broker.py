@@ -78,16 +78,22 @@ def broker(
     heap: str = "1g",
     disk: Path | None = None,
     release: str = OLDEST,
+    secure_port: int | None = None,
 ) -> Iterator[Broker]:
     """A broker, for as long as it is needed.
 
     folder: a new one. disk: its log directory; None for an empty one in the folder. release: of Kafka.
+    secure_port: of a further listener, SASL_SSL, which the settings describe.
     """
     folder.mkdir(parents=True)
     port, logs = free_port(), disk or folder / "logs"
     properties = folder / "server.properties"
     lines = "".join(f"{name}={value}\n" for name, value in settings.items())
-    properties.write_text(_PROPERTIES.format(port=port, controller=free_port(), logs=logs) + lines)
+    text = _PROPERTIES.format(port=port, controller=free_port(), logs=logs)
+    if secure_port is not None:
+        plain = f"PLAINTEXT://127.0.0.1:{port}"
+        text = text.replace(plain, f"{plain},SASL_SSL://127.0.0.1:{secure_port}")
+    properties.write_text(text + lines)
     if disk is None:
         format_storage(properties, CLUSTER)
     started = start_node(properties, port, logs, heap, release)
@@ -208,13 +214,19 @@ class Client:
         self, topic: str, partition: int, committed: bool
     ) -> list[tuple[int, bytes | None, bytes | None, list[tuple[bytes | None, bytes | None]]]]:
         """(offset, key, value, headers) of each record from the beginning to the end."""
+        return [(one[0], *one[2:]) for one in self.read_timed(topic, partition, committed)]
+
+    def read_timed(
+        self, topic: str, partition: int, committed: bool
+    ) -> list[tuple[int, int, bytes | None, bytes | None, list[tuple[bytes | None, bytes | None]]]]:
+        """(offset, timestamp, key, value, headers) of each record from the beginning to the end."""
         isolation = "read_committed" if committed else "read_uncommitted"
         found = []
         for line in self._ask("read", topic, str(partition), isolation):
-            offset, *data = line.split(" ")
+            offset, timestamp, *data = line.split(" ")
             key, value, *pairs = (None if one == "-" else base64.b64decode(one[1:]) for one in data)
             headers = list(zip(pairs[::2], pairs[1::2], strict=True))
-            found.append((int(offset), key, value, headers))
+            found.append((int(offset), int(timestamp), key, value, headers))
         return found
 
     def _ask(self, *words: str) -> list[str]:

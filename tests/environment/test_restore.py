@@ -1,0 +1,240 @@
+"""``restore`` into real brokers: every topic comes back as Kafka's own consumer reads it, kills or not."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_log_lake.pipelines.cli.program import main
+from kafka_log_lake.pipelines.restore.offset_map import Translator, read
+from tests.kafka.broker import NEWEST, OLDEST, Broker, Client, broker, client, start_node
+from tests.support import corpus, logs
+from tests.support.cluster import ROOT
+from tests.support.segment_maker import Batch, Record
+
+BROKER = {
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "auto.create.topics.enable": "false",
+}
+INTERNAL = corpus.ROOT / "internal-2.8"  # of topics that restore leaves out
+RECORDS, IN_BATCH = 6_000, 20
+NOW = int(time.time() * 1000)
+
+
+def made_log(folder: Path, topic: str = "made", count: int = RECORDS) -> list[tuple[int, bytes, bytes]]:
+    """A log of many small batches: (timestamp, key, value) of its records."""
+    rows = [(NOW - 100_000 + n, b"k%d" % (n % 50), b"%d-" % n + b"x" * 100) for n in range(count)]
+    batches = []
+    for at in range(0, count, IN_BATCH):
+        own = tuple(
+            Record(key, value, timestamp_delta=n)
+            for n, (_, key, value) in enumerate(rows[at : at + IN_BATCH])
+        )
+        batches.append(Batch(own, base_offset=at, base_timestamp=rows[at][0]).encode())
+    logs.put(folder / f"{topic}-0", 0, *batches)
+    return rows
+
+
+def restore(*argv: object) -> int:
+    return main(["restore", *map(str, argv)])
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with broker(tmp_path_factory.mktemp("broker") / "b", BROKER, heap="512m") as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def judge(running: Broker) -> Iterator[Client]:
+    with client(running.address) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int, bytes, bytes]]]:
+    folder = tmp_path_factory.mktemp("made")
+    rows = made_log(folder / "logs")
+    assert main(["decode", "--source", str(folder / "logs"), "--lake", str(folder / "lake")]) == 0
+    return folder / "lake", rows
+
+
+def expected_of_corpus() -> dict[tuple[str, int], list[Any]]:
+    """By topic and partition: (timestamp, key, value, headers) of what a READ_COMMITTED consumer got."""
+    found: dict[tuple[str, int], list[Any]] = defaultdict(list)
+    for path in corpus.segments():
+        topic, partition = corpus.topic_partition(path)
+        if topic.startswith("__") or corpus.case(path) == "internal-2.8":
+            continue
+        file = corpus.ORACLE / path.parent.relative_to(corpus.ROOT) / "read_committed.jsonl"
+        lines = file.read_text().splitlines() if file.exists() else []
+        delivered = {json.loads(line)["offset"] for line in lines} if file.exists() else None
+        for row in corpus.expected_records(path):
+            is_there = row["offset"] in delivered if delivered is not None else not row["is_transactional"]
+            # librdkafka writes the present time for 0: held back
+            if is_there and not row["is_control"] and row["timestamp_ms"] != 0:
+                headers = [(key.encode(), value) for key, value in row["headers"] or ()]
+                found[topic, partition].append((row["timestamp_ms"], row["key"], row["value"], headers))
+    return found
+
+
+def shortened(data: bytes | None, like: Any) -> Any:
+    """Data as the oracle has it: long ones by length and hash."""
+    return corpus.shortened(data, {"xSha256": like[1]} if isinstance(like, tuple) else {}, "x")
+
+
+@pytest.mark.parametrize("release", [OLDEST, NEWEST])
+def test_every_topic_of_the_corpus_comes_back(
+    release: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = sorted({str(path.parent.parent) for path in corpus.segments()} - {str(INTERNAL)})
+    expected = expected_of_corpus()
+    with broker(tmp_path / "b", BROKER, heap="512m", release=release) as one, client(one.address) as judge:
+        more = ("--bootstrap-server", one.address, "--create", "yes", "--state", tmp_path / "state", "--json")
+        assert restore(*folders, *more) == 3  # of records with the timestamp 0
+        summary = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert not summary["wrong"]
+        held = {reason for topic in summary["topics"] for reason in topic["held_back"]}
+        assert held == {"its timestamp is 0, for which the client writes the present time"}
+        for (topic, partition), rows in expected.items():
+            there = [row[1:] for row in judge.read_timed(topic, partition, committed=True)]
+            alike = [
+                (time, shortened(key, like[1]), shortened(value, like[2]), headers)
+                for (time, key, value, headers), like in zip(there, rows, strict=True)
+            ]
+            assert alike == rows, (topic, partition)
+        assert sum(topic["verified"] for topic in summary["topics"]) == sum(map(len, expected.values()))
+
+
+def kill_at_random(argv: list[str], kills: int, seconds: float, seed: int) -> int:
+    """Runs a command, killed so often with all its processes at random. Returns its last exit code."""
+    moments = random.Random(seed)
+    for number in range(kills + 1):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kafka_log_lake", *argv], cwd=ROOT, start_new_session=True
+        )
+        if number == kills:
+            return process.wait(300)
+        try:
+            process.wait(moments.uniform(1, seconds))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    raise AssertionError
+
+
+def test_no_record_is_there_twice_or_missing_after_kills(
+    running: Broker, judge: Client, lake: tuple[Path, list[tuple[int, bytes, bytes]]], tmp_path: Path
+) -> None:
+    folder, rows = lake
+    state = tmp_path / "state"
+    argv = ["restore", "--lake", str(folder), "--bootstrap-server", running.address, "--create", "yes"]
+    argv += [
+        "--rename",
+        "made=killed",
+        "--state",
+        str(state),
+        "--max-bytes-per-second",
+        "60000",
+        "--cores",
+        "1",
+    ]
+    assert kill_at_random(argv, 3, 12, seed=7) == 0
+    there = judge.read_timed("killed", 0, committed=True)
+    assert [row[1:4] for row in there] == rows
+    # The map leads from each old offset to the new one
+    translator = Translator(read(str(state)))
+    found = [translator.translate("made", 0, offset) for offset in range(len(rows))]
+    assert [one and (one.offset, one.is_exact) for one in found] == [(row[0], True) for row in there]
+    end = translator.translate("made", 0, len(rows))
+    assert end is not None
+    assert end.offset == there[-1][0] + 1
+
+
+def test_keys_choose_among_another_number_of_partitions_as_kafkas_producer_does(
+    running: Broker, judge: Client, lake: tuple[Path, list[tuple[int, bytes, bytes]]], tmp_path: Path
+) -> None:
+    folder, rows = lake
+    more = ("--create", "yes", "--state", tmp_path / "state", "--partitions", 3, "--with-origin")
+    chosen = ("--offsets", "100:400", "--rename", "m(.*)=spread-\\1", "--bootstrap-server", running.address)
+    assert restore("--lake", folder, *more, *chosen) == 0
+    found = [judge.read_timed("spread-ade", partition, committed=True) for partition in range(3)]
+    assert sorted(row[1:4] for there in found for row in there) == sorted(rows[100:400])
+    origins = [(b"origin.topic", b"made"), (b"origin.partition", b"0"), (b"origin.offset", b"100")]
+    assert origins in [row[4] for there in found for row in there]
+    judge.create("by-kafka", 3)
+    from confluent_kafka import Producer  # its own choice of partitions, by Kafka's hash
+
+    own = Producer({"bootstrap.servers": running.address, "partitioner": "murmur2"})
+    for _, key, value in rows[100:400]:
+        own.produce("by-kafka", value, key)
+    own.flush()
+    for partition, there in enumerate(found):
+        by_kafka = judge.read_timed("by-kafka", partition, committed=True)
+        assert [row[2:4] for row in there] == [row[2:4] for row in by_kafka]
+
+
+def test_a_topic_with_records_is_refused_unless_append_and_settings_are_said(
+    running: Broker,
+    judge: Client,
+    lake: tuple[Path, list[tuple[int, bytes, bytes]]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder, rows = lake
+    judge.create("full", 1, retention_ms="1000", max_message_bytes="150", cleanup_policy="delete")
+    judge.send("full", 0, [("a", "b")])
+    more = ["--lake", folder, "--rename", "made=full", "--bootstrap-server", running.address]
+    more += ["--offsets", ":20", "--state", tmp_path / "state"]
+    assert restore(*more) == 2
+    assert "full has records in the target: add --append" in capsys.readouterr().err
+    assert restore(*more, "--append") == 3
+    said = capsys.readouterr()
+    assert "retention.ms=1000 deletes restored records" in said.err
+    assert "--add-config max.message.bytes=" in said.err
+    assert "held back: 20 records: it is larger than max.message.bytes of the target" in said.out
+    # The setting changed: what was held back is not written again by the same state, but by a new one
+    judge.create("timed", 1, message_timestamp_before_max_ms="1000", message_timestamp_type="LogAppendTime")
+    more[3], more[-1] = "made=timed", tmp_path / "state2"
+    assert restore(*more) == 0
+    assert "message.timestamp.type=LogAppendTime replaces the timestamps" in capsys.readouterr().err
+    assert [row[2:4] for row in judge.read_timed("timed", 0, committed=True)] == [
+        row[1:] for row in rows[:20]
+    ]
+
+
+def test_a_broker_that_goes_away_is_waited_for(
+    lake: tuple[Path, list[tuple[int, bytes, bytes]]], tmp_path: Path
+) -> None:
+    folder, rows = lake
+    with broker(tmp_path / "b", BROKER, heap="512m") as one:
+        argv = ["restore", "--lake", str(folder), "--bootstrap-server", one.address, "--create", "yes"]
+        argv += ["--state", str(tmp_path / "state"), "--max-bytes-per-second", "60000", "--cores", "1"]
+        process = subprocess.Popen([sys.executable, "-m", "kafka_log_lake", *argv], cwd=ROOT)
+        journal = tmp_path / "state" / "journal" / "made-0.jsonl"
+        until = time.monotonic() + 120
+        while not (journal.exists() and journal.stat().st_size) and time.monotonic() < until:
+            time.sleep(0.1)
+        one.kill()
+        time.sleep(5)
+        port = int(one.address.rpartition(":")[2])
+        again = start_node(tmp_path / "b" / "server.properties", port, one.logs, "512m")
+        try:
+            assert process.wait(300) == 0
+            with client(again.address) as judge:
+                assert [row[1:4] for row in judge.read_timed("made", 0, committed=True)] == rows
+        finally:
+            again.stop()
