@@ -254,6 +254,11 @@ def test_commands_of_a_first_page_print_what_it_shows(page: Path, count: int, tm
             )
             printed |= {line.rstrip() for line in done.stdout.splitlines()}
         assert {line.rstrip() for line in lines.splitlines()} - {"..."} <= printed
+    if page == TUTORIAL:
+        (plot,) = blocks(page, "python")
+        environment |= {"MPLBACKEND": "agg", "MPLCONFIGDIR": str(tmp_path)}
+        subprocess.run([sys.executable, "-c", plot], cwd=tmp_path, env=environment, check=True)
+        assert (tmp_path / "orders.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_readme_is_short_and_its_views_exist() -> None:
