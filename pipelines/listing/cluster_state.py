@@ -75,8 +75,9 @@ class ClusterState:
 
     topics: id -> name. partitions: (topic id, number). configs: (resource type, name) -> name -> value.
     features: name -> level. acls: id -> its fields. users: (name, mechanism) -> iterations, no secret.
-    quotas: entity -> name -> value. voters: node id -> directory id of the controllers that elect the leader
-    and decide what is committed, where they can change (KIP-853); empty where their settings name them.
+    quotas: entity -> name -> value; entities: that entity -> its types and names, None for the default.
+    voters: node id -> directory id of the controllers that elect the leader and decide what is committed,
+    where they can change (KIP-853); empty where their settings name them.
     reached: the offset after the last record; epoch: that record's, -1
     without one. unread: what could not be read or applied, by record type and version, with how often: the
     state may lack what these say.
@@ -90,6 +91,7 @@ class ClusterState:
     acls: dict[str, Fields] = field(default_factory=dict)
     users: dict[tuple[str, str], int] = field(default_factory=dict)
     quotas: dict[str, dict[str, float]] = field(default_factory=dict)
+    entities: dict[str, tuple[tuple[str, str | None], ...]] = field(default_factory=dict)
     voters: dict[int, str] = field(default_factory=dict)
     reached: int = 0
     epoch: int = -1
@@ -261,7 +263,9 @@ def _quota(state: ClusterState, fields: Fields) -> None:
         f"{one['entityType']}={'<default>' if one.get('entityName') is None else one['entityName']}"
         for one in fields["entity"]
     ]
-    values = state.quotas.setdefault(",".join(sorted(parts)), {})
+    entity = ",".join(sorted(parts))
+    state.entities[entity] = tuple((one["entityType"], one.get("entityName")) for one in fields["entity"])
+    values = state.quotas.setdefault(entity, {})
     if fields.get("remove"):
         values.pop(fields["key"], None)
     else:

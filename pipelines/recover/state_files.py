@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ from kafka_log_lake.udfs.values.internal.topics import TOPICS
 _KUBERNETES_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _DIGITS, _LONGEST_NAME = 24, 200  # of a hash; of the rest of a name, which has 253 characters at most
 _HASHED = re.compile(rf"\.[0-9a-f]{{{_DIGITS}}}$")
-_SERVER = "--bootstrap-server localhost:9092"
+_SERVER = "localhost:9092"
+_ENTITIES = {"user": "users", "client-id": "clients", "ip": "ips"}
 _OPTIONS = {"topic": "--topic", "group": "--group", "transactional-id": "--transactional-id"}
 
 
@@ -46,7 +48,7 @@ def write_state(state: ClusterState, folder: Path) -> None:
 
 def tables(state: ClusterState) -> Iterator[tuple[Table, pa.Table]]:
     """Yields the state as the tables of ``cluster_tables``, without the secrets of users."""
-    sizes = _topics(state)
+    sizes = topic_sizes(state)
     rows: dict[Table, list[tuple[Any, ...]]] = {
         CLUSTER_TOPICS: [(name, one, *sizes.get(name, (0, 0))) for one, name in state.topics.items()],
         CLUSTER_PARTITIONS: [
@@ -97,7 +99,7 @@ def commands(state: ClusterState) -> Iterator[str]:
     """Yields commands that make topics, settings and ACLs in another cluster; topics get new ids there."""
     if state.unread_text:
         yield comment(f"not all of the state: {state.unread_text}")
-    for name, (count, factor) in sorted(_topics(state).items()):
+    for name, (count, factor) in sorted(topic_sizes(state).items()):
         if name in TOPICS:  # brokers make them
             continue
         if not is_topic_name(name):
@@ -105,7 +107,7 @@ def commands(state: ClusterState) -> Iterator[str]:
             continue
         values = state.configs.get(("topic", name), {})
         yield command_line(
-            f"kafka-topics.sh {_SERVER} --create --if-not-exists",
+            f"kafka-topics.sh --bootstrap-server {_SERVER} --create --if-not-exists",
             *(("--topic", name), ("--partitions", str(count)), ("--replication-factor", str(factor))),
             *(("--config", f"{key}={value}") for key, value in sorted(values.items())),
         )
@@ -113,11 +115,12 @@ def commands(state: ClusterState) -> Iterator[str]:
         if kind in ("broker", "client-metrics", "group") and values:
             pairs = ",".join(f"{key}=[{value}]" for key, value in sorted(values.items()))
             yield command_line(
-                f"kafka-configs.sh {_SERVER} --alter --entity-type {kind}s",
+                f"kafka-configs.sh --bootstrap-server {_SERVER} --alter --entity-type {kind}s",
                 *((("--entity-name", name) if name else "--entity-default"), ("--add-config", pairs)),
             )
     for _, one in sorted(state.acls.items()):
-        yield _acl(one)
+        yield acl_command(one)
+    yield from (quota_command(state, entity) for entity, quotas in sorted(state.quotas.items()) if quotas)
     for name, mechanism in sorted(state.users):
         words = f"user {shell_word(name)} ({mechanism}): its password is not in the metadata, set a new one"
         yield comment(words)
@@ -127,7 +130,8 @@ def _refused(topic: str) -> str:
     return comment(f"left out: Kafka takes no topic of the name {shell_word(topic)}")
 
 
-def _acl(one: dict[str, str]) -> str:
+def acl_command(one: dict[str, str], server: str = _SERVER) -> str:
+    """Returns the command that adds an ACL. server: HOST:PORT of a broker."""
     kind, name = one["resource_type"], one["resource_name"]
     place: list[str | tuple[str, str]] = [(_OPTIONS[kind], name) if kind in _OPTIONS else f"--{kind}"]
     if kind in ("delegation-token", "user"):
@@ -135,13 +139,24 @@ def _acl(one: dict[str, str]) -> str:
     side = "--allow" if one["permission"] == "allow" else "--deny"
     operation = "".join(part.title() for part in one["operation"].split("-"))
     return command_line(
-        f"kafka-acls.sh {_SERVER} --add",
+        f"kafka-acls.sh --bootstrap-server {shlex.quote(server)} --add",
         *((f"{side}-principal", one["principal"]), (f"{side}-host", one["host"]), ("--operation", operation)),
         *(*place, ("--resource-pattern-type", one["pattern_type"])),
     )
 
 
-def _topics(state: ClusterState) -> dict[str, tuple[int, int]]:
+def quota_command(state: ClusterState, entity: str, server: str = _SERVER) -> str:
+    """Returns the command that sets the quotas of an entity. server: HOST:PORT of a broker."""
+    words: list[str | tuple[str, str]] = []
+    for kind, name in sorted(state.entities[entity], reverse=True):  # users before their clients
+        words.append(("--entity-type", _ENTITIES.get(kind, kind)))
+        words.append("--entity-default" if name is None else ("--entity-name", name))
+    values = ",".join(f"{name}={value}" for name, value in sorted(state.quotas[entity].items()))
+    head = f"kafka-configs.sh --bootstrap-server {shlex.quote(server)} --alter"
+    return command_line(head, *words, ("--add-config", values))
+
+
+def topic_sizes(state: ClusterState) -> dict[str, tuple[int, int]]:
     """Returns topic name -> (partitions, replication factor)."""
     found: dict[str, tuple[int, int]] = {}
     for partition in state.partitions.values():
@@ -155,7 +170,7 @@ def _topics(state: ClusterState) -> dict[str, tuple[int, int]]:
 def strimzi(state: ClusterState) -> str:
     """Returns YAML with a Strimzi KafkaTopic for each topic."""
     found, refused = [], []
-    for name, (count, factor) in sorted(_topics(state).items()):
+    for name, (count, factor) in sorted(topic_sizes(state).items()):
         if name in TOPICS:
             continue
         if not is_topic_name(name):

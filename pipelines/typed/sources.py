@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ _PAGE = 1000  # as many as Confluent's registry gives at most
 _SECONDS = 30  # without a byte
 _MOST_SECONDS = 300  # of all that a registry answers
 _BLOCK = 1 << 16
+_JSON = "application/vnd.schemaregistry.v1+json"
 _MOST_BYTES = 256 << 20  # of a file with schemas, and of all that a registry answers
 
 
@@ -115,7 +117,7 @@ def _no_export(place: str, why: object) -> UserError:
 
 def read_registry(url: str) -> Registry:
     """Reads all schemas of a running registry, page by page. Raises a UserError where it does not answer."""
-    return Registry(_RegistryServer(url).schemas())
+    return Registry(RegistryServer(url).schemas())
 
 
 class _SameOrigin(request.HTTPRedirectHandler):
@@ -138,7 +140,22 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
-class _RegistryServer:
+class RefusedRequest(OSError):
+    """A registry's answer that is an error of HTTP, with what it says about it."""
+
+    def __init__(self, status: int, text: str, body: bytes) -> None:
+        super().__init__(text)
+        self.status, self._body = status, body
+
+    def held(self) -> Any:
+        """Returns the JSON of the answer; {} for another text."""
+        try:
+            return json.loads(self._body)
+        except (ValueError, RecursionError):
+            return {}
+
+
+class RegistryServer:
     """A running schema registry. All its answers together may take _MOST_SECONDS and have _MOST_BYTES."""
 
     def __init__(self, url: str) -> None:
@@ -173,6 +190,22 @@ class _RegistryServer:
         except UserError as error:
             raise UserError(str(error).replace("--schemas: ", "--registry: ", 1)) from None
 
+    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Asks for one thing. Returns the status and the JSON of the answer, also of a refusal.
+
+        body: sent as JSON; None: nothing is sent. Raises a UserError where there is no answer.
+        """
+        self._left, self._end = _MOST_BYTES, time.monotonic() + _MOST_SECONDS
+        data = None if body is None else json.dumps(body).encode()
+        headers = {**self._headers, "Content-Type": _JSON, "Accept": f"{_JSON}, application/json"}
+        try:
+            asked = request.Request(self._base + path, data, headers, method=method)
+            return 200, json.loads(self._answer(asked) or b"null")
+        except RefusedRequest as refused:
+            return refused.status, refused.held()
+        except (OSError, ValueError, RecursionError, HTTPException) as error:
+            raise self._error(f"does not answer: {' '.join(str(error).split())}") from None
+
     def _error(self, words: str) -> UserError:
         return UserError(f"--registry: {self._shown} {words}")
 
@@ -199,9 +232,12 @@ class _RegistryServer:
                     while (part := answer.read1(_BLOCK)) and self._left >= 0:
                         parts.append(part)
                         self._left -= len(part)
-            except Exception as error:  # what it is, the caller says
+            except Exception as raised:  # what it is, the caller says
+                error = raised
                 if isinstance(error, HTTPError):
-                    error.close()
+                    with error, suppress(OSError, HTTPException):
+                        parts.append(error.read(_BLOCK))
+                    error = RefusedRequest(error.code, str(error), b"".join(parts))
                 failed.append(error)
 
         thread = threading.Thread(target=read, daemon=True)
