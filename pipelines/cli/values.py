@@ -318,6 +318,14 @@ def one_of(*choices: str) -> Callable[[object], str]:
     return parse
 
 
+def security_kinds(value: object) -> frozenset[str]:
+    """Returns what ``--security`` names, separated by commas."""
+    found = frozenset(one.strip() for one in str(value).split(","))
+    if found <= {"acls", "quotas", "scram"}:
+        return found
+    raise ValueError(f"must be acls, quotas or scram, several separated by commas, not {value!r}")
+
+
 def target_partitions(value: object) -> int | None:
     """Returns the number of partitions of ``--partitions``; None for ``keep``."""
     if value == "keep":

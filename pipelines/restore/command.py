@@ -33,6 +33,7 @@ from kafka_log_lake.pipelines.lake.address import open_lake, open_log
 from kafka_log_lake.pipelines.listing.uris import is_named
 from kafka_log_lake.pipelines.query.command import duckdb_reads
 from kafka_log_lake.pipelines.recover.job import recover, refuse_in_source
+from kafka_log_lake.pipelines.recover.report_folder import check_report_folder
 from kafka_log_lake.pipelines.restore import cluster, groups, offset_map, page, schemas, targets
 from kafka_log_lake.pipelines.restore.journal import confirmed
 from kafka_log_lake.pipelines.restore.plan import Plan, make_plan
@@ -61,6 +62,8 @@ def run(on_demand: SparkOnDemand, settings: Settings, path: Sequence[str], **oth
     """Restores. Raises a UserError for wrong arguments, a NotAllRestored where something is not there."""
     began = time.monotonic()
     check(settings, list(path), others)
+    if others["report"] is not None:
+        check_report_folder(others["report"], "restore")
     request = _request(settings, others)  # what is wrong in it is said before anything is decoded
     state = _State(others["state"], request)
     sources = (*settings.source, *path)
@@ -73,14 +76,15 @@ def run(on_demand: SparkOnDemand, settings: Settings, path: Sequence[str], **oth
         plan = make_plan(database, request)
     summary = planned(state.restore_id, request.bootstrap, plan)
     if request.dry_run:
-        _dry_run(request, plan, summary, settings.json)
+        _dry_run(request, plan, database, summary, settings.json)
         return
     try:
         _restore(on_demand, request, plan, state, database, summary)
     finally:
         database.close()
     summary.seconds = time.monotonic() - began
-    page.write_page(request.state, summary)
+    if request.more["report"] is not None:
+        page.write_page(request.more["report"], summary)
     _print(summary, settings.json)
     if not summary.is_whole:
         raise NotAllRestored("not all that was asked for is in the target: exit code 3")
@@ -203,7 +207,12 @@ def _decode(on_demand: SparkOnDemand, settings: Settings, sources: tuple[str, ..
         log.warning("%s", warning)
 
 
-def _dry_run(request: Request, plan: Plan, summary: Summary, as_json: bool) -> None:
+def _dry_run(
+    request: Request, plan: Plan, database: duckdb.DuckDBPyConnection, summary: Summary, as_json: bool
+) -> None:
+    summary.groups += groups.plan_groups(request, database)
+    summary.schemas += schemas.plan_schemas(request)
+    summary.security += cluster.plan_security(request, database)
     if request.bootstrap:
         target = targets.look(request)
         checked = targets.check(dataclasses.replace(request, append=True), plan, target, False)
@@ -232,15 +241,15 @@ def _restore(
     for warning in summary.warnings:
         log.warning("%s", warning)
     state.keep(target.cluster_id)
-    summary.security += cluster.restore_security(request, database, frozenset())
+    summary.security += cluster.restore_security(request, database)
     if request.create == "only":
         return
-    summary.schemas += schemas.restore_schemas(request, database)
+    summary.schemas += schemas.restore_schemas(request, plan)
     tasks = [Task(request, one, state.restore_id, checked.limits[one.target]) for one in plan.partitions]
     _write(on_demand, request, plan, tasks)
     _verify(on_demand, tasks, summary)
     translator = offset_map.Translator(offset_map.read(request.state))
-    summary.groups += groups.restore_groups(request, database, translator)
+    summary.groups += groups.restore_groups(request, database, plan, translator)
 
 
 def _write(on_demand: SparkOnDemand, request: Request, plan: Plan, tasks: Sequence[Task]) -> None:

@@ -1,15 +1,355 @@
-"""Committed offsets of groups, translated by the map of offsets."""
+"""Commits the offsets of groups in the target: those of ``__consumer_offsets``, moved with the records.
+
+The last commit of a group in a partition counts (``consumer_offsets``), or the last one by a time. Its offset
+is translated by the offset map. Where its own record was not restored, the group goes on with the next one.
+
+The commit keeps the text that the client added (Streams has its clock there). It has no leader epoch: epochs
+count anew in another cluster, and a consumer with a higher one waits for metadata that never comes
+(``ConsumerCoordinator.refreshCommittedOffsets``).
+"""
 
 from __future__ import annotations
 
-import duckdb
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
-from kafka_log_lake.pipelines.restore.offset_map import Translator
-from kafka_log_lake.pipelines.restore.request import Request
+from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable
+from kafka_log_lake.pipelines.restore.clients import admin, consumer
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from kafka_log_lake.pipelines.restore.offset_map import Translator
+    from kafka_log_lake.pipelines.restore.plan import Plan
+    from kafka_log_lake.pipelines.restore.request import Request
+
+SHARE, STREAMS, CONSUMER, CLASSIC = "share", "streams", "consumer", "classic"
+VIEWS = "FROM consumer_offsets, consumer_groups, share_groups"
+_SECONDS = 60.0  # for an answer of the target
+_IDLE = {"EMPTY", "DEAD"}
+_UNKNOWN_GROUP = "GROUP_ID_NOT_FOUND"
+GONE = "its own record was not restored: the next one"
+NOTHING = "nothing of this partition was restored: the end of the target's"
+NOT_RESTORED = "its topic was not restored"
+NO_SHARE_CALL = (
+    "confluent-kafka has no call for start offsets of share groups: set this one with "
+    "Admin.alterShareGroupOffsets of Kafka's Java client"
+)
+
+# The last commits that can be read, by a time; later ones that can't be read are counted
+_COMMITS = """
+WITH said AS (
+  SELECT *, max(CASE WHEN is_read THEN record_offset END)
+    OVER (PARTITION BY cluster, "group", topic, partition) AS last_read
+  FROM consumer_offsets WHERE $at_time IS NULL OR record_timestamp <= $at_time
+)
+SELECT cluster, "group", topic, partition,
+  arg_max({'o': committed_offset, 'm': metadata, 'd': is_tombstone}, record_offset) FILTER (is_read) AS last,
+  count(*) FILTER (NOT is_read AND record_offset > coalesce(last_read, -1)) AS unread
+FROM said WHERE "group" IS NOT NULL AND topic IS NOT NULL
+GROUP BY ALL ORDER BY "group", topic, partition, cluster
+"""
+_KINDS = """
+SELECT "group", max_by(kind, record_offset) FROM consumer_groups
+WHERE "group" IS NOT NULL AND kind IS NOT NULL AND NOT is_tombstone GROUP BY "group"
+"""
+_SHARES = """
+SELECT "group", topic, partition, start_offset, unread_records FROM share_groups
+WHERE start_offset IS NOT NULL ORDER BY "group", topic, partition
+"""
+
+
+@dataclass(frozen=True)
+class GroupDone:
+    """Where a group stood in a partition of the source, and where it goes on in the target.
+
+    kind: share, streams, consumer or classic. committed: its offset in the source; of a share group the start
+    offset. offset: what is committed in the target, None before there is an offset map. before, after: what
+    the target had before, and what was read back; None without a commit. note: what a reader of the page
+    should know. held_back: why nothing was committed; "" where it was.
+    """
+
+    group: str
+    kind: str
+    topic: str
+    partition: int
+    committed: int
+    metadata: str = ""
+    target: str = ""
+    target_partition: int = -1
+    offset: int | None = None
+    before: int | None = None
+    after: int | None = None
+    note: str = ""
+    held_back: str = ""
+
+
+def plan_groups(request: Request, database: duckdb.DuckDBPyConnection) -> list[GroupDone]:
+    """Returns the positions of the wanted groups in the source, translated nowhere yet."""
+    more = request.more
+    if more.get("no_groups"):
+        return []
+    moment, wanted = more.get("groups_at"), more.get("groups")
+    at_time = None if moment is None else datetime.fromtimestamp(moment / 1000, UTC)
+    found = [*_commits(database, at_time), *_shares(database, at_time)]
+    return [one for one in found if wanted is None or re.fullmatch(wanted, one.group)]
 
 
 def restore_groups(
-    request: Request, database: duckdb.DuckDBPyConnection, translator: Translator
-) -> list[object]:
-    """Commits the offsets of groups in the target."""
-    return []
+    request: Request, database: duckdb.DuckDBPyConnection, plan: Plan, translator: Translator
+) -> list[GroupDone]:
+    """Commits the translated offsets of the wanted groups in the target, and reads them back.
+
+    A group with members is refused, and so is one that has committed something else there already, unless
+    ``--overwrite-groups``. Returns a row for each position, in order; none is left out.
+    """
+    planned = plan_groups(request, database)
+    if not planned:
+        return []
+    topics = {one.topic: one.target for one in plan.topics}
+    empty = _Ends(request, {} if request.partitions else topics)
+    rows = [moved for one in planned for moved in _translated(one, translator, empty)]
+    target = _Target(admin(request), bool(request.more.get("overwrite_groups")))
+    done: list[GroupDone] = []
+    for group, own in groupby(rows, attrgetter("group")):
+        positions = list(own)
+        held = [one for one in positions if one.held_back]
+        asked = [one for one in positions if not one.held_back]
+        done += sorted([*held, *(target.commit(group, asked) if asked else ())], key=_place)
+    return done
+
+
+def lines(rows: Sequence[GroupDone], is_plan: bool = False) -> list[str]:
+    """Returns lines of text for a person: how many groups go on, and which do not and why.
+
+    is_plan: of a dry run, which commits nothing.
+    """
+    if not rows:
+        return []
+    committed = [one for one in rows if not one.held_back]
+    whole = counted_noun(len({one.group for one in committed}), "group")
+    what = "to commit" if is_plan else "committed and read back"
+    found = [f"groups       {whole}, {counted_noun(len(committed), 'offset')} {what}"]
+    if moved := sum(GONE in one.note for one in committed):
+        found.append(
+            f"  {counted_noun(moved, 'offset')} moved to the next record: their own was not restored"
+        )
+    reasons: dict[tuple[str, str], int] = defaultdict(int)
+    for one in rows:
+        if one.held_back:
+            reasons[one.group, one.held_back] += 1
+    found += [
+        f"  held back  {printable(group)}: {counted_noun(count, 'partition')}: {printable(why)}"
+        for (group, why), count in sorted(reasons.items())
+    ]
+    return found
+
+
+def _place(one: GroupDone) -> tuple[str, int, str, int]:
+    return one.topic, one.partition, one.target, one.target_partition
+
+
+def _commits(database: duckdb.DuckDBPyConnection, at_time: datetime | None) -> Iterator[GroupDone]:
+    kinds = {group: _kind(name) for group, name in database.execute(_KINDS).fetchall()}
+    rows = database.execute(_COMMITS, {"at_time": at_time}).fetchall()
+    for (group, topic, partition), copies in groupby(rows, lambda row: row[1:4]):
+        one = _joined(group, kinds.get(group, CLASSIC), topic, partition, list(copies))
+        if one is not None:
+            yield one
+
+
+def _joined(
+    group: str, kind: str, topic: str, partition: int, copies: list[tuple[Any, ...]]
+) -> GroupDone | None:
+    """Returns the commit that the clusters of a lake agree on; None where it was deleted.
+
+    A lake may hold several clusters: which of two offsets is meant nobody can say.
+    """
+    unread = sum(row[5] for row in copies)
+    last = [row[4] for row in copies if row[4] is not None and not row[4]["d"]]
+    if not last and not unread:
+        return None
+    later = f"{counted_noun(unread, 'later commit')} can't be read: the group may have been further"
+    note = later if unread else ""
+    if not last:
+        return GroupDone(group, kind, topic, partition, -1, held_back="no commit of it can be read")
+    if len({one["o"] for one in last}) > 1:
+        held = "the lake has another commit of a group of this name in another cluster"
+        return GroupDone(group, kind, topic, partition, last[0]["o"], note=note, held_back=held)
+    return GroupDone(group, kind, topic, partition, last[0]["o"], last[0]["m"] or "", note=note)
+
+
+def _kind(name: str) -> str:
+    """Returns the kind of a group by the name of its record: ConsumerGroupMetadata, GroupMetadata, ..."""
+    return next((kind for kind in (SHARE, STREAMS, CONSUMER) if name.lower().startswith(kind)), CLASSIC)
+
+
+def _shares(database: duckdb.DuckDBPyConnection, at_time: datetime | None) -> Iterator[GroupDone]:
+    for group, topic, partition, start, unread in database.execute(_SHARES).fetchall():
+        notes = ["some of its records can't be read"] if unread else []
+        notes += ["as of the end: share groups keep no history"] if at_time else []
+        held = NO_SHARE_CALL if topic is not None else "the lake has no log of its topic"
+        yield GroupDone(group, SHARE, topic or "", partition, start, note="; ".join(notes), held_back=held)
+
+
+class _Ends:
+    """The ends of partitions of the target, for groups that had read an empty one.
+
+    topics: those restored, and their names in the target.
+    """
+
+    def __init__(self, request: Request, topics: Mapping[str, str]) -> None:
+        self._request, self._topics = request, topics
+        self._reader: Any = None
+
+    def place(self, topic: str, partition: int) -> tuple[str, int, int] | None:
+        """Returns topic, partition and end in the target; None where the topic was not restored."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        if topic not in self._topics:
+            return None
+        self._reader = self._reader or consumer(self._request)
+        place = TopicPartition(self._topics[topic], partition)
+        try:
+            return place.topic, partition, self._reader.get_watermark_offsets(place, timeout=_SECONDS)[1]
+        except KafkaException:
+            return None
+
+
+def _translated(one: GroupDone, translator: Translator, empty: _Ends) -> Iterator[GroupDone]:
+    """Yields the positions of a group in the target: one, or one a partition where records were spread."""
+    if one.held_back and one.held_back != NO_SHARE_CALL:
+        yield one
+        return
+    found = translator.translate_all(one.topic, one.partition, one.committed)
+    if not found:
+        end = empty.place(one.topic, one.partition)
+        if end is None:
+            yield replace(one, held_back=NOT_RESTORED)
+        else:
+            note = "; ".join(filter(None, (one.note, NOTHING)))
+            yield replace(one, target=end[0], target_partition=end[1], offset=end[2], note=note)
+    for target, partition, offset, is_exact in found:
+        gone = "" if is_exact else GONE
+        note = "; ".join(filter(None, (one.note, gone)))
+        yield replace(one, target=target, target_partition=partition, offset=offset, note=note)
+
+
+class _Target:
+    """The groups of the target cluster."""
+
+    def __init__(self, client: Any, overwrites: bool) -> None:
+        self._admin, self._overwrites = client, overwrites
+
+    def commit(self, group: str, rows: Sequence[GroupDone]) -> list[GroupDone]:
+        """Commits the offsets of one group; returns its rows with what was there and what is there now."""
+        from confluent_kafka import KafkaException
+
+        try:
+            # this first: a new cluster makes its coordinator's topic at such a question, not at the next
+            before = self._committed(group, rows)
+            why = self._refusal(group)
+            if why:
+                return [replace(one, held_back=why) for one in rows]
+            rows = [replace(one, before=before.get(_key(one), (None, ""))[0]) for one in rows]
+            asked = self._to_commit(rows)
+            errors = self._alter(group, asked) if asked else {}
+            after = self._committed(group, rows)
+        except KafkaException as error:
+            return [replace(one, held_back=_said(error.args[0])) for one in rows]
+        return [_checked(one, asked, errors, after.get(_key(one), (None, ""))) for one in rows]
+
+    def _refusal(self, group: str) -> str:
+        """Returns why a group can't be given offsets; "" where it can: it is unknown, or has no members."""
+        from confluent_kafka import KafkaException
+
+        try:
+            found = self._one(self._admin.describe_consumer_groups([group], request_timeout=_SECONDS))
+        except KafkaException as error:
+            if error.args[0].name() == _UNKNOWN_GROUP:
+                return ""
+            raise
+        if found.members or found.state.name not in _IDLE:
+            count = counted_noun(len(found.members), "member")
+            return f"the group is in use in the target ({count}, {found.state.name.lower()}): stop it"
+        return ""
+
+    def _committed(
+        self, group: str, rows: Iterable[GroupDone]
+    ) -> dict[tuple[str, int], tuple[int | None, str]]:
+        from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+
+        places = [TopicPartition(*place) for place in sorted({_key(one) for one in rows})]
+        asked = [ConsumerGroupTopicPartitions(group, places)]
+        try:
+            found = self._one(self._admin.list_consumer_group_offsets(asked, request_timeout=_SECONDS))
+        except KafkaException as error:
+            if error.args[0].name() == _UNKNOWN_GROUP:
+                return {}
+            raise
+        return {
+            (one.topic, one.partition): (one.offset if one.offset >= 0 else None, one.metadata or "")
+            for one in found.topic_partitions
+            if one.error is None
+        }
+
+    def _to_commit(self, rows: Sequence[GroupDone]) -> list[GroupDone]:
+        return [one for one in rows if self._overwrites or one.before in (None, one.offset)]
+
+    def _alter(self, group: str, rows: Iterable[GroupDone]) -> dict[tuple[str, int], str]:
+        """Commits, and returns what the target refused, by partition."""
+        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+        # the lowest of one target partition: what several source partitions have in it is read by the group
+        lowest: dict[tuple[str, int], GroupDone] = {}
+        for one in rows:
+            known = lowest.setdefault(_key(one), one)
+            if (one.offset or 0) < (known.offset or 0):
+                lowest[_key(one)] = one
+        wanted = [
+            TopicPartition(*place, one.offset or 0, *([one.metadata] if one.metadata else []))
+            for place, one in lowest.items()
+        ]
+        asked = [ConsumerGroupTopicPartitions(group, wanted)]
+        found = self._one(self._admin.alter_consumer_group_offsets(asked, request_timeout=_SECONDS))
+        return {(one.topic, one.partition): _said(one.error) for one in found.topic_partitions if one.error}
+
+    @staticmethod
+    def _one(futures: dict[Any, Future[Any]]) -> Any:
+        (future,) = futures.values()
+        return future.result(_SECONDS + 10)
+
+
+def _key(one: GroupDone) -> tuple[str, int]:
+    return one.target, one.target_partition
+
+
+def _said(error: Any) -> str:
+    """Returns an error of the target as one line."""
+    return " ".join(f"the target: {error.str()} ({error.name()})".split())
+
+
+def _checked(
+    one: GroupDone,
+    asked: Sequence[GroupDone],
+    errors: dict[tuple[str, int], str],
+    after: tuple[int | None, str],
+) -> GroupDone:
+    """Returns the row with what was read back, and why its offset is not there."""
+    done = replace(one, after=after[0])
+    if _key(one) in errors:
+        return replace(done, held_back=errors[_key(one)])
+    if one not in asked:
+        return replace(done, held_back=f"it has committed {one.before} there: --overwrite-groups replaces it")
+    if after[0] is None or one.offset is None or after[0] > one.offset:
+        return replace(done, held_back=f"the target gives {after[0]} back, not {one.offset}")
+    if after[0] < one.offset:
+        return replace(done, note="; ".join(filter(None, (one.note, "another partition of it lies lower"))))
+    return done

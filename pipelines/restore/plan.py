@@ -13,6 +13,7 @@ from kafka_log_lake.pipelines.engine.delta import sql_literal
 from kafka_log_lake.pipelines.listing.list_segments import TopicFilter
 from kafka_log_lake.pipelines.restore.request import Request
 from kafka_log_lake.udfs.values.internal.topics import TOPICS as INTERNAL
+from kafka_log_lake.udfs.values.schemas.registry import SCHEMAS_TOPIC
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,11 @@ class Plan:
 NAMES = "FROM segments records batches committed_records lost_offsets"
 
 
+# Topics in which Connect and MirrorMaker keep how far they are
+APP_OFFSETS = """SELECT DISTINCT log_topic FROM connect_records WHERE store = 'offset'
+UNION SELECT DISTINCT log_topic FROM mm2_records WHERE record.kind IN ('mm2-checkpoint', 'mm2-offset-sync')"""
+
+
 def source_of(request: Request) -> str:
     """Returns the view of the records that are restored, with the condition that they are data."""
     return "committed_records" if request.committed else "(SELECT * FROM records WHERE NOT is_control)"
@@ -95,7 +101,8 @@ def make_plan(database: duckdb.DuckDBPyConnection, request: Request) -> Plan:
         "SELECT topic, max(partition) + 1, max(copies) FROM (SELECT topic, partition, "
         "count(DISTINCT partition_dir) AS copies FROM segments GROUP BY topic, partition) GROUP BY topic"
     ).fetchall()
-    topics = {name: (count, copies) for name, count, copies in rows if name not in INTERNAL and chosen(name)}
+    passed = {*INTERNAL} | _left_to_others(database, request)
+    topics = {name: (count, copies) for name, count, copies in rows if name not in passed and chosen(name)}
     if not topics:
         raise UserError("no topic to restore: --topics and --exclude-topics leave none of the lake")
     twice = sorted(name for name, (_, copies) in topics.items() if copies > 1)
@@ -132,6 +139,14 @@ def make_plan(database: duckdb.DuckDBPyConnection, request: Request) -> Plan:
             for name, (count, _) in sorted(topics.items())
         )
     )
+
+
+def _left_to_others(database: duckdb.DuckDBPyConnection, request: Request) -> set[str]:
+    """Returns topics that are not restored as records: what a registry gets, and offsets of applications."""
+    found = {SCHEMAS_TOPIC} if request.more.get("registry") else set()
+    if request.more.get("app_offsets") == "skip":
+        found |= {name for (name,) in database.execute(APP_OFFSETS).fetchall()}
+    return found
 
 
 def _refuse_two_to_one(targets: dict[str, str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.cli.text_tables import Section, text_lines
+from kafka_log_lake.pipelines.restore import cluster, groups, schemas
 from kafka_log_lake.pipelines.restore.plan import Plan
 
 
@@ -54,7 +55,10 @@ class Summary:
 
     @property
     def is_whole(self) -> bool:
-        return not self.wrong and all(topic.is_whole for topic in self.topics)
+        own = (*self.groups, *self.schemas, *self.security)
+        return not (self.wrong or any(one.held_back for one in own)) and all(
+            topic.is_whole for topic in self.topics
+        )
 
     def lines(self, is_plan: bool = False) -> Iterator[str]:
         """Yields the lines for a person. is_plan: of a dry run: what would be done."""
@@ -85,6 +89,9 @@ class Summary:
                     f"  {one.topic}: left out: {counted_noun(one.left_out, 'record')} of transactions that "
                     "did not commit, after an open one, or below the log start"
                 )
+        yield from schemas.lines(self.schemas)
+        yield from cluster.lines(self.security)
+        yield from groups.lines(self.groups, is_plan)
         for line in self.wrong:
             yield f"  wrong: {line}"
 

@@ -25,6 +25,7 @@ import duckdb
 import pyarrow as pa
 import yaml
 
+from kafka_log_lake.pipelines.cli import pages
 from kafka_log_lake.pipelines.cli.generated import command_line, comment, csv_cell, html_text, shell_word
 from kafka_log_lake.pipelines.cli.values import is_topic_name
 from kafka_log_lake.pipelines.listing.cluster_state import ClusterState, Partition
@@ -207,10 +208,10 @@ def check_restore(pick: random.Random, box: Sandbox) -> None:
         if path.suffix == ".jsonl":
             assert all(json.loads(line)["topic"] in legal for line in path.read_text().splitlines())
     rows = [[*one.values()] for one in table.to_pylist()]
-    written = "".join(",".join(map(page._csv_cell, row)) + "\n" for row in rows)
-    expected = [[page._cell(value) for value in row] for row in rows]
+    written = "".join(",".join(map(pages.data_cell, row)) + "\n" for row in rows)
+    expected = [[pages.cell_text(value) for value in row] for row in rows]
     check_csv(written, expected)
-    check_page("".join(page._table(table.to_pylist(), page._LOST)))
+    check_page("".join(pages.html_table(table.to_pylist(), page._LOST)))
 
 
 csv.field_size_limit(1 << 30)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from kafka_log_lake.pipelines.cli.commands.arguments import AT, LOG
 from kafka_log_lake.pipelines.cli.declaration import Argument, Command, Screen
-from kafka_log_lake.pipelines.cli.values import byte_count, host_and_port, target_partitions
+from kafka_log_lake.pipelines.cli.values import (
+    byte_count,
+    host_and_port,
+    moment,
+    pattern,
+    security_kinds,
+    target_partitions,
+)
 
 RESTORE = Command(
     "restore",
@@ -48,6 +55,29 @@ RESTORE = Command(
         Argument("append", "write after the records that a topic of the target has", is_switch=True),
         Argument("dry_run", "print what would be done, and write nothing to the target", is_switch=True),
         Argument("max_bytes_per_second", "most bytes of keys and values", metavar="BYTES", parse=byte_count),
+        Argument("groups", "only these groups (default: all)", metavar="REGEX", parse=pattern),
+        Argument("no_groups", "commit no offsets of groups", is_switch=True),
+        Argument("groups_at", "what groups had committed at a time", metavar="TIME", parse=moment),
+        Argument("overwrite_groups", "replace what a group has committed in the target", is_switch=True),
+        Argument(
+            "app_offsets",
+            "topics with offsets of Connect and MirrorMaker: restored as others, or left out",
+            choices=("keep", "skip"),
+        ),
+        Argument(
+            "registry",
+            "a schema registry that gets the schemas of _schemas, with their ids, instead of the topic",
+            metavar="URL",
+        ),
+        Argument(
+            "security",
+            "also write acls, quotas, scram: several with commas",
+            metavar="KINDS",
+            default=None,
+            parse=security_kinds,
+        ),
+        Argument("scram_passwords", "passwords of SCRAM users, user=password a line", metavar="FILE"),
+        Argument("report", "write a page and CSV files of what was done", metavar="DIR"),
         Argument(
             "state", "folder of what is done; the same one continues", metavar="DIR", default="restore-state"
         ),
@@ -66,8 +96,10 @@ RESTORE = Command(
             ("What", "topics", "exclude_topics", "partition", "since", "until", "offsets", "keys"),
             ("", "committed: what a READ_COMMITTED consumer gets (default)", "as_written"),
             ("How", "rename", "partitions", "with_origin", "create", "append", "max_bytes_per_second"),
+            ("Groups", "groups", "no_groups", "groups_at", "overwrite_groups", "app_offsets"),
+            ("Cluster", "registry", "security", "scram_passwords"),
             ("State", "state: what is done; the same folder continues", "dry_run"),
-            ("Output", "json: one JSON object", "cores: processes (default: all cores)"),
+            ("Output", "json: one JSON object", "report", "cores: processes (default: all cores)"),
         ),
         (
             "/var/lib/kafka/data --bootstrap-server new:9092 --create yes",
