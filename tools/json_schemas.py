@@ -24,9 +24,10 @@ from kafka_log_lake.pipelines.find.output import FIELDS, OPTIONAL
 from kafka_log_lake.pipelines.inspect_batch.fields import Checksum
 from kafka_log_lake.pipelines.inspect_batch.place import Neighbour
 from kafka_log_lake.pipelines.listing.leftovers import PassedOver
+from kafka_log_lake.pipelines.load_check.found import Stop
 from kafka_log_lake.pipelines.quality_report.facts import QualityReport
 from kafka_log_lake.pipelines.recover.placement import Placement
-from kafka_log_lake.pipelines.scan.findings import ScannedLog, Stop
+from kafka_log_lake.pipelines.scan.findings import ScannedLog
 from kafka_log_lake.pipelines.scan.space import Volume
 from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange, FormatCount
 from kafka_log_lake.udfs.batches.account import Leftover, Unseen

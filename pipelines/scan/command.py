@@ -26,11 +26,11 @@ from kafka_log_lake.pipelines.listing.identity import clusters_of
 from kafka_log_lake.pipelines.listing.list_segments import TopicFilter, no_segments_error
 from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.listing.uris import is_named, parse_source
+from kafka_log_lake.pipelines.load_check.check import check_loading
 from kafka_log_lake.pipelines.plan.listed import list_sources, listed_segments
 from kafka_log_lake.pipelines.scan import report
 from kafka_log_lake.pipelines.scan.coordinators import add_endings
 from kafka_log_lake.pipelines.scan.findings import Findings, collect
-from kafka_log_lake.pipelines.scan.loading import add_unloadable
 from kafka_log_lake.pipelines.scan.report_json import to_json
 from kafka_log_lake.pipelines.tasks.first_payloads import SchemaSegments
 from kafka_log_lake.pipelines.tasks.scan_segments import scan_segments
@@ -83,7 +83,7 @@ def scan(settings: Settings | str | os.PathLike[str]) -> Findings:
         findings.named = settings.topic, settings.partition
     _add_placements(findings, listing, settings)
     add_endings(findings, listing)
-    add_unloadable(findings, listing)
+    _add_unloadable(findings, listing)
     findings.seconds = time.monotonic() - began
     return findings
 
@@ -94,6 +94,13 @@ def _formats(settings: Settings) -> TopicFormats:
     from kafka_log_lake.pipelines.typed.sources import read_formats  # few scans need it
 
     return read_formats(settings.formats)
+
+
+def _add_unloadable(findings: Findings, listing: Listing) -> None:
+    """Adds what stops the newest release, and faults of older ones: they need not know its newer records."""
+    check = check_loading(listing)
+    findings.warnings += check.warnings
+    findings.unloadable = [one for one in check.unloadable if one.stop.issue or one.stop.is_of_newest]
 
 
 def _add_placements(findings: Findings, listing: Listing, settings: Settings) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from kafka_log_lake.pipelines.listing.leftovers import PassedOver
 from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.listing.naming import SWAP_SUFFIX, left_state
 from kafka_log_lake.pipelines.listing.witnesses import has_grown
+from kafka_log_lake.pipelines.load_check.found import Unloadable
 from kafka_log_lake.pipelines.plan.missing import unread_segments
 from kafka_log_lake.pipelines.plan.slices import Segment
 from kafka_log_lake.pipelines.tasks.accounts import of_damage, of_tail, of_unread
@@ -119,30 +120,6 @@ class ScannedLog:
             for transaction in self.open_transactions
             if transaction.ending is not None and transaction.ending.hangs_as_of_last_write
         ]
-
-
-class Stop(NamedTuple):
-    """Where a loader stops, or what it ignores, and why.
-
-    offset: of the record. releases: of Kafka that are affected. after_cleaning: it loads now, and no longer
-    once the log cleaner came so far.
-    """
-
-    offset: int
-    why: str
-    releases: str
-    issue: str
-    remedy: str
-    after_cleaning: bool = False
-
-
-class Unloadable(NamedTuple):
-    """A log that does not load, or not in full."""
-
-    topic: str
-    partition: int
-    partition_dir: str
-    stop: Stop
 
 
 @dataclass

@@ -16,6 +16,7 @@ from kafka_log_lake.pipelines.cli.text_tables import (
     size_text,
     text_lines,
 )
+from kafka_log_lake.pipelines.load_check.found import table
 from kafka_log_lake.pipelines.scan import disks, losses, tier
 from kafka_log_lake.pipelines.scan.findings import Findings, ScannedLog
 from kafka_log_lake.pipelines.scan.losses import next_steps
@@ -124,22 +125,7 @@ def _transactions(findings: Findings, names: Mapping[str, str]) -> Iterator[Sect
 
 def _ends_and_copies(findings: Findings, names: Mapping[str, str]) -> Iterator[Section]:
     """Yields the tables of logs that do not load, of how logs end, and of their copies."""
-    yield Section(
-        "will not load",
-        ("log", "offset", "when", "releases", "why", "remedy"),
-        [
-            (
-                f"{printable(one.topic)}-{one.partition}",
-                f"{one.stop.offset:,}",
-                "after compaction" if one.stop.after_cleaning else "now",
-                f"{one.stop.releases} ({one.stop.issue})",
-                printable(one.stop.why),
-                printable(one.stop.remedy),
-            )
-            for one in findings.unloadable
-        ],
-        (1,),
-    )
+    yield table(findings.unloadable)
     yield Section(
         "tails",
         ("log", "tail", "bytes", "lost"),

@@ -65,11 +65,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
         "skipped": dict(sorted(findings.skipped.items())),
         "passed_over": [one._asdict() for one in findings.passed_over],
         "unreadable": findings.unreadable,
-        "unloadable": [
-            {"topic": one.topic, "partition": one.partition, "partition_dir": one.partition_dir}
-            | one.stop._asdict()
-            for one in findings.unloadable
-        ],
+        "unloadable": [one.to_json() for one in findings.unloadable],
         "warnings": findings.warnings,
         "verdict": losses.verdict(findings).sentence,
         "next": next_steps(findings),

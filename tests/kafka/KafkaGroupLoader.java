@@ -14,14 +14,16 @@ import java.util.Base64;
 import java.util.HashMap;
 
 /**
- * Replays logs of __consumer_offsets with the group coordinator of the release on the class path. A line of standard
- * input is a JSON array of [key, value] in Base64, value null for a tombstone; a line of standard output answers it:
- * {"at", "why"}, the number of the first record that the coordinator refuses, or {}.
+ * Replays logs of __consumer_offsets with the group coordinator of the release on the class path, or those of
+ * __share_group_state with its share coordinator: the argument is the topic. A line of standard input is a JSON array of
+ * [key, value] in Base64, value null for a tombstone; a line of standard output answers it: {"at", "why"}, the number of
+ * the first record that the coordinator refuses, or {}.
  *
  * By reflection, as classes differ between releases. Written so that Janino compiles it, as KafkaReader.java is.
  */
 public class KafkaGroupLoader {
     private static final String GROUP = "org.apache.kafka.coordinator.group.";
+    private static final String SHARE = "org.apache.kafka.coordinator.share.";
 
     public static void main(String[] arguments) throws Exception {
         ObjectMapper mapper = new ObjectMapper();
@@ -31,8 +33,10 @@ public class KafkaGroupLoader {
         while (line != null) {
             ObjectNode answer = mapper.createObjectNode();
             JsonNode records = mapper.readTree(line);
-            Object shard = shard();
-            Object serde = Class.forName(GROUP + "GroupCoordinatorRecordSerde").getConstructor(new Class[0]).newInstance(new Object[0]);
+            boolean isShare = arguments[0].equals("__share_group_state");
+            Object shard = isShare ? shareShard() : shard();
+            String name = isShare ? SHARE + "ShareCoordinatorRecordSerde" : GROUP + "GroupCoordinatorRecordSerde";
+            Object serde = Class.forName(name).getConstructor(new Class[0]).newInstance(new Object[0]);
             for (int i = 0; i < records.size() && answer.size() == 0; i++) {
                 JsonNode asked = (JsonNode) records.get(i);
                 Object[] given = new Object[] {bytes((JsonNode) asked.get(0)), bytes((JsonNode) asked.get(1))};
@@ -94,7 +98,6 @@ public class KafkaGroupLoader {
     private static Object shard() throws Exception {
         Class settings = Class.forName(GROUP + "GroupCoordinatorConfig");
         Object config = settings.getMethod("fromProps", new Class[] {java.util.Map.class}).invoke(null, new Object[] {new HashMap()});
-        Object builder = null;
         java.lang.reflect.Constructor[] ways = Class.forName(GROUP + "GroupCoordinatorShard$Builder").getConstructors();
         Class configs = ways[0].getParameterTypes()[1];
         java.lang.reflect.Constructor way = configs.getConstructors()[0];
@@ -106,7 +109,20 @@ public class KafkaGroupLoader {
             given[0] = config;
             given[1] = share.getMethod("fromProps", new Class[] {java.util.Map.class}).invoke(null, new Object[] {new HashMap()});
         }
-        builder = ways[0].newInstance(new Object[] {config, way.newInstance(given)});
+        return built(ways[0].newInstance(new Object[] {config, way.newInstance(given)}), GROUP + "metrics.GroupCoordinatorMetrics");
+    }
+
+    private static Object shareShard() throws Exception {
+        Class settings = Class.forName(SHARE + "ShareCoordinatorConfig");
+        Object definition = settings.getField("CONFIG_DEF").get(null);
+        Class configs = Class.forName("org.apache.kafka.common.config.AbstractConfig");
+        Object plain = configs.getConstructor(new Class[] {definition.getClass(), java.util.Map.class}).newInstance(new Object[] {definition, new HashMap()});
+        Object config = settings.getConstructor(new Class[] {configs}).newInstance(new Object[] {plain});
+        Object builder = Class.forName(SHARE + "ShareCoordinatorShard$Builder").getConstructors()[0].newInstance(new Object[] {config});
+        return built(builder, SHARE + "metrics.ShareCoordinatorMetrics");
+    }
+
+    private static Object built(Object builder, String metrics) throws Exception {
         Method[] methods = builder.getClass().getMethods();
         for (int i = 0; i < methods.length; i++) {
             String name = methods[i].getName();
@@ -118,7 +134,7 @@ public class KafkaGroupLoader {
             if (name.equals("withTime")) {
                 value = type.getField("SYSTEM").get(null);
             } else if (name.equals("withCoordinatorMetrics")) {
-                value = made(GROUP + "metrics.GroupCoordinatorMetrics");
+                value = made(metrics);
             } else if (name.equals("withTopicPartition")) {
                 value = type.getConstructor(new Class[] {String.class, int.class}).newInstance(new Object[] {"__consumer_offsets", new Integer(0)});
             } else if (name.equals("withSnapshotRegistry")) {

@@ -28,14 +28,14 @@ SHARED = (
 )
 # One room a command. decode/ has the two jobs next to it: ingest_raw.py and decode_batches.py
 FEATURES = (
-    *("decode", "decode_values", "find", "scan", "inspect_batch", "dump_log", "recover", "maintain", "query"),
-    *("sql_shell", "export", "quality_report", "format_report", "mcp_server", "restore"),
+    *("decode", "decode_values", "find", "scan", "load_check", "inspect_batch", "dump_log", "recover"),
+    *("maintain", "query", "sql_shell", "export", "quality_report", "format_report", "mcp_server", "restore"),
 )
 JOBS = {"ingest_raw": "decode", "decode_batches": "decode"}
 # The few that use another feature: what a search, a scan and a report say of copies and batches is what
 # `recover` and `inspect` say of them; a healed log is decoded as any other
 USES = {
-    "scan": {"recover"},
+    "scan": {"load_check", "recover"},
     "find": {"recover"},
     "recover": {"decode"},
     "decode": {"recover", "decode_values"},

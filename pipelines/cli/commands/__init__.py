@@ -13,6 +13,7 @@ from kafka_log_lake.pipelines.cli.commands.find import FIND
 from kafka_log_lake.pipelines.cli.commands.format_report import FORMAT_REPORT
 from kafka_log_lake.pipelines.cli.commands.ingest import INGEST
 from kafka_log_lake.pipelines.cli.commands.inspect import INSPECT
+from kafka_log_lake.pipelines.cli.commands.load_check import LOAD_CHECK
 from kafka_log_lake.pipelines.cli.commands.maintain import MAINTAIN
 from kafka_log_lake.pipelines.cli.commands.mcp import MCP
 from kafka_log_lake.pipelines.cli.commands.quality_report import QUALITY_REPORT
@@ -24,7 +25,7 @@ from kafka_log_lake.pipelines.cli.commands.sql import SQL
 
 # As the help of the program shows them
 GROUPS = {
-    "look into log files": (SCAN, FIND, INSPECT, DUMP),
+    "look into log files": (SCAN, FIND, INSPECT, DUMP, LOAD_CHECK),
     "load them into a lake": (DECODE, DECODE_VALUES, INGEST),
     "ask the lake": (QUERY, SQL, EXPORT, QUALITY_REPORT, FORMAT_REPORT, MCP),
     "repair": (RECOVER, RESTORE),

@@ -19,6 +19,8 @@ from typing import Any
 _MOST = 0x7FFF
 RELEASES = ("4.1", "4.2", "4.3", "4.4")
 NEWEST = RELEASES[-1]
+# Releases whose loaders of internal topics differ. Each stands for those before it; "4.1" for the last 4.1.x
+LOADERS = ("4.1.1", "4.1", "4.2.0", "4.2", "4.3", "4.4")
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,11 @@ def as_of(source: Mapping[str, Any], release: str) -> dict[str, Any] | None:
 
 def _after(release: str, other: str) -> bool:
     return RELEASES.index(release) > RELEASES.index(other)
+
+
+def definitions_of(loader: str) -> str:
+    """Returns the release of RELEASES whose definitions a loader of LOADERS has."""
+    return ".".join(loader.split(".")[:2])
 
 
 def definitions(name: str) -> list[dict[str, Any]]:

@@ -44,7 +44,8 @@ class InternalRecord(NamedTuple):
     name: the message's, without Key and Value; null where the type is not known. type: the record type or API
     key as stored; null where it cannot be read. version: of the value as stored; null for tombstones. key,
     value: as Kafka's JSON has them; null where there is none or it cannot be read. problem: why it cannot, or
-    what else is wrong; null where nothing is.
+    what else is wrong; null where nothing is. is_read: whether key and value could be read, as far as there
+    are any; bytes may follow them.
     """
 
     name: str | None = None
@@ -53,6 +54,16 @@ class InternalRecord(NamedTuple):
     key: Fields | None = None
     value: Fields | None = None
     problem: str | None = None
+    is_read: bool = False
+
+    @property
+    def stops_coordinator(self) -> str | None:
+        """Returns why a coordinator that loads its log stops at the record; None if it goes on.
+
+        It passes over types that it does not know: Kafka's ``CoordinatorLoaderImpl``.
+        """
+        is_unknown = self.name is None and self.type is not None
+        return None if self.is_read or is_unknown else self.problem
 
 
 # Reads a key and a value
@@ -115,13 +126,12 @@ def _coordinator(topic: str, release: str) -> RecordReader:
             key_fields, end = keys[kind].reader(0)(key, 2)
             problem = _surplus(key, end, part)
             if value is None:
-                return InternalRecord(name, kind, None, key_fields, None, problem)
+                return InternalRecord(name, kind, None, key_fields, None, problem, True)
             part = "value"
             version = _short(value, "version")
             fields, end = values[kind].reader(version)(value, 2)
-            return InternalRecord(
-                name, kind, version, key_fields, fields, problem or _surplus(value, end, part)
-            )
+            problem = problem or _surplus(value, end, part)
+            return InternalRecord(name, kind, version, key_fields, fields, problem, True)
         except UnreadableMessage as error:
             return InternalRecord(name, kind, version, key_fields, None, f"{part}: {error}")
 
@@ -165,7 +175,7 @@ def _metadata(topic: str, release: str, reads_newer: bool) -> RecordReader:
             fields, end = records[kind].reader(version)(value, at)
             if end < len(value):
                 return InternalRecord(name, kind, version, problem=_surplus(value, end, "value"))
-            return InternalRecord(name, kind, version, None, fields)
+            return InternalRecord(name, kind, version, None, fields, None, True)
         except UnreadableMessage as error:
             return InternalRecord(name, kind, version, problem=f"value: {error}")
 

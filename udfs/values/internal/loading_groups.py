@@ -10,14 +10,13 @@ group of another protocol. Source: ``GroupMetadataManager.replay``, ``ConsumerGr
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from kafka_log_lake.udfs.values.internal.topics import InternalRecord
+from kafka_log_lake.udfs.values.internal.definitions import LOADERS, NEWEST
+from kafka_log_lake.udfs.values.internal.topics import Fields, InternalRecord
 
 _CLASSIC, _CONSUMER, _SHARE, _STREAMS = "classic", "consumer", "share", "streams"
 _GONE = -1  # epoch of a member that left
 _PROTOCOLS = {"ConsumerGroup": _CONSUMER, "ShareGroup": _SHARE, "StreamsGroup": _STREAMS}
-Fields = dict[str, Any]
 
 
 @dataclass
@@ -44,6 +43,10 @@ class _Group:
     owners: dict[tuple[str, int], int] = field(default_factory=dict)
 
 
+def _is_up_to(loader: str, last: str) -> bool:
+    return LOADERS.index(loader) <= LOADERS.index(last)
+
+
 class _Stop(Exception):
     """What the coordinator throws."""
 
@@ -52,20 +55,19 @@ class _Stop(Exception):
 class GroupReplay:
     """Replays the records of one partition of ``__consumer_offsets``, in the order of the log.
 
-    is_strict: as 4.1.0 and older, which KAFKA-19862 stopped where an assignment was taken over.
+    loader: of LOADERS. Up to 4.1.1 KAFKA-19862 stops it where an assignment was taken over, up to 4.2.0
+    KAFKA-20254 where a streams group follows offsets of a group that had no members.
     """
 
-    is_strict: bool = False
+    loader: str = NEWEST
     groups: dict[str, _Group] = field(default_factory=dict)
 
     def add(self, record: InternalRecord) -> str | None:
         """Replays a record; returns why the coordinator stops at it, None if it goes on."""
-        if record.name is None:  # a type that it does not know is passed over
-            return None if record.type is not None else record.problem
-        if record.key is None or (record.value is None and record.version is not None):
-            return record.problem
+        if record.name is None or not record.is_read:
+            return record.stops_coordinator
         try:
-            self._replay(record.name, record.key, record.value)
+            self._replay(record.name, record.key or {}, record.value)
         except _Stop as why:
             return str(why)
         return None
@@ -90,7 +92,8 @@ class GroupReplay:
         group = self.groups.get(group_id)
         if group is None and value is None:
             return
-        if group is None or (group.kind == _CLASSIC and group.is_simple):
+        is_refused = kind == _STREAMS and _is_up_to(self.loader, "4.2.0")
+        if group is None or (group.kind == _CLASSIC and group.is_simple and not is_refused):
             group = self.groups[group_id] = _Group(kind)
         elif group.kind != kind:
             raise _Stop(f"group {group_id} is not a {kind} group")
@@ -152,14 +155,15 @@ class GroupReplay:
 
     def _own(self, group: _Group, member: _Member, owned: frozenset[tuple[str, int]], epoch: int) -> None:
         """Notes at which epoch each partition is owned; a later epoch that is there already is refused."""
+        is_strict = _is_up_to(self.loader, "4.1.1")
         for place in member.owned:
             if group.owners.get(place) == member.epoch:
                 del group.owners[place]
-            elif self.is_strict:
+            elif is_strict:
                 raise _Stop(f"partition {place[1]} of topic {place[0]} is owned at another epoch")
         for place in sorted(owned):
             before = group.owners.get(place)
-            if before is not None and (self.is_strict or before >= epoch):
+            if before is not None and (is_strict or before >= epoch):
                 raise _Stop(f"partition {place[1]} of topic {place[0]} is owned at epoch {before} already")
             group.owners[place] = epoch
         member.owned, member.epoch = owned, epoch
