@@ -141,17 +141,17 @@ SHARED = _shared()
 
 def rows(columns: Iterable[Column]) -> Iterator[str]:
     """Yields the lines of a Markdown table of columns."""
-    yield "| column | type | |"
-    yield "|---|---|---|"
+    yield "| column | |"
+    yield "|---|---|"
     for is_shared, group in groupby(columns, SHARED.__contains__):
         if is_shared:
-            yield f"| {names([column.name for column in group])} | | |"
+            yield f"| {names([column.name for column in group])} | |"
         else:
             yield from (_row(column) for column in group)
 
 
 def _row(column: Column) -> str:
-    return f"| `{column.name}` | `{column.sql_type}` | {column.comment} |"
+    return f"| `{column.name}` {column.sql_type} | {column.comment} |"
 
 
 def names(columns: Sequence[str]) -> str:
@@ -184,15 +184,15 @@ def of_view(view: View) -> Iterator[str]:
 
 def parameters(view: View) -> Iterator[str]:
     """Yields the lines of a Markdown table of the parameters of a view."""
-    yield "| parameter | type | default | |"
-    yield "|---|---|---|---|"
+    yield "| parameter | default | |"
+    yield "|---|---|---|"
     for one in view.parameters:
-        yield f"| `{one.name}` | `{one.sql_type}` | {one.default} | {one.comment} |"
+        yield f"| `{one.name}` {one.sql_type} | {one.default} | {one.comment} |"
 
 
 def tables() -> str:
     """Returns the whole text of ``docs/tables.md``."""
-    lines = [*HEAD.splitlines(), "| column | type | |", "|---|---|---|", *map(_row, SHARED), ""]
+    lines = [*HEAD.splitlines(), "| column | |", "|---|---|", *map(_row, SHARED), ""]
     for head, of_part in _PARTS:
         lines += [*head.splitlines(), ""]
         for table in of_part:
