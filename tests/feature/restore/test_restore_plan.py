@@ -1,0 +1,146 @@
+"""``restore --dry-run`` and wrong arguments: what would be done, one line for what can not; no broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kafka_log_lake.pipelines.cli.program import main
+from kafka_log_lake.pipelines.restore.request import read_properties
+from tests.kafka.broker import free_port
+from tests.support import logs
+from tests.support.segment_maker import Batch, Record, flip
+
+KEYS = (b"a", b"b", None, b"")
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sources") / "logs"
+    records = tuple(Record(KEYS[n % 4], b"v%d" % n, timestamp_delta=n) for n in range(8))
+    logs.put(folder / "orders-0", 0, Batch(records).encode(), logs.batch(8, 4))
+    logs.put(folder / "orders-1", 0, flip(logs.batch(0, 4), 70), logs.batch(4, 4))
+    logs.put(folder / "txn-0", 0, logs.data(0, 7, 2), logs.marker(2, 7, commit=False), logs.batch(3, 5))
+    logs.put(folder / "__consumer_offsets-0", 0, logs.batch(0, 2))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def lake(sources: Path) -> Path:
+    made = sources.parent / "lake"
+    assert main(["decode", "--source", str(sources), "--lake", str(made)]) == 0
+    return made
+
+
+def planned(capsys: pytest.CaptureFixture[str], *argv: object) -> dict[str, tuple[str, int, int, int]]:
+    """What a dry run says of each topic: its name in the target, records, left out, lost ranges."""
+    assert main(["restore", "--dry-run", "--json", *map(str, argv)]) == 0
+    topics = json.loads(capsys.readouterr().out.splitlines()[-1])["topics"]
+    return {t["topic"]: (t["target"], t["asked"], t["left_out"], t["lost"]) for t in topics}
+
+
+def test_a_dry_run_says_what_would_be_restored_and_what_can_not(
+    lake: Path, sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = {"orders": ("orders", 16, 0, 1), "txn": ("txn", 5, 2, 0)}
+    assert planned(capsys, "--lake", lake) == whole
+    # Segments are decoded into the state first, and give the same
+    assert planned(capsys, sources, "--state", tmp_path / "state") == whole
+    written = planned(capsys, "--lake", lake, "--as-written", "--rename", "(.*)=new.\\1")
+    assert written == {"orders": ("new.orders", 16, 0, 1), "txn": ("new.txn", 7, 0, 0)}
+    assert planned(capsys, "--lake", lake, "--topics", "orders", "--partition", 0, "--offsets", "2:9") == {
+        "orders": ("orders", 7, 0, 0)
+    }
+    times = ("--since", "1700000000002", "--until", "1700000000005", "--topics", "orders")
+    assert planned(capsys, "--lake", lake, *times)["orders"][1] == 3
+    keys = tmp_path / "keys"
+    keys.write_bytes(b"a\r\n0x62\n\n")
+    assert planned(capsys, "--lake", lake, "--topics", "orders", "--keys", keys)["orders"][1] == 4
+    assert not (tmp_path / "state" / "restore.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ((), "name what to restore: SOURCE... (log directories or segments) or --lake LAKE"),
+        (("--lake", "LAKE"), "--bootstrap-server is missing"),
+        (("--lake", "LAKE", "LOGS"), "name SOURCES or --lake, not both"),
+        (("LOGS", "--at", "x", "--dry-run"), "--at is a state of a lake"),
+        (("--lake", "LAKE", "--bootstrap-server", "new"), "--bootstrap-server must be HOST:PORT"),
+        (("--lake", "LAKE", "--dry-run", "--partitions", "0"), "--partitions must be keep, or a number"),
+        (("--lake", "LAKE", "--dry-run", "--partition", "x"), "--partition must be a whole number"),
+        (("--lake", "LAKE", "--dry-run", "--topics", "nothing"), "no topic to restore"),
+        (("--lake", "LAKE", "--dry-run", "--rename", "orders"), "--rename orders: write REGEX=NEW"),
+        (("--lake", "LAKE", "--dry-run", "--rename", "(=x"), "--rename (=x is no regular expression"),
+        (("--lake", "LAKE", "--dry-run", "--rename", ".*=all"), "the same name all"),
+        (("--lake", "LAKE", "--dry-run", "--rename", "txn=a/b"), "has no name that Kafka takes"),
+        (("--lake", "LAKE", "--dry-run", "--rename", "txn=\\2"), "invalid group reference"),
+        (("--lake", "LAKE", "--dry-run", "--keys", "none"), "--keys: cannot read none"),
+        (("--lake", "LAKE", "--dry-run", "--config", "BAD"), "line 2: write name=value"),
+        (("--lake", "LAKE", "--dry-run", "--max-bytes-per-second", "0"), "--max-bytes-per-second must be"),
+        (("--lake", "LAKE", "--dry-run", "--committed", "--as-written"), "exclude each other"),
+        (("LOGS", "--state", "LOGS/state", "--dry-run"), "lies in --source"),
+        (("--lake", "LAKE", "--bootstrap-server", "FREE", "--config", "WRONG"), "--config: the property"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(
+    argv: tuple[str, ...],
+    said: str,
+    lake: Path,
+    sources: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad").write_text("a=b\nsecret-word\n")
+    Path("wrong").write_text("sasl.mechanismus=PLAIN\nsasl.password=secret-word\n")
+    places = {"LAKE": str(lake), "LOGS": str(sources), "LOGS/state": f"{sources}/state"}
+    places |= {"BAD": "bad", "WRONG": "wrong", "FREE": f"127.0.0.1:{free_port()}"}
+    assert main(["restore", *(places.get(word, word) for word in argv)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert said in line
+    assert "secret-word" not in line
+
+
+def test_a_target_that_does_not_answer_is_one_line(
+    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    assert main(["restore", "--lake", str(lake), "--bootstrap-server", nobody, "--state", str(tmp_path)]) == 2
+    (line,) = [one for one in capsys.readouterr().err.splitlines() if one.startswith("error: ")]
+    assert f"no answer from {nobody}" in line
+    assert "start the brokers, or correct --bootstrap-server" in line
+    assert not (tmp_path / "restore.json").exists()
+
+
+def test_several_copies_of_a_partition_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for disk in ("a", "b"):
+        logs.put(tmp_path / disk / "orders-0", 0, logs.batch(0, 3))
+    made = str(tmp_path / "lake")
+    sources = [word for disk in ("a", "b") for word in ("--source", str(tmp_path / disk))]
+    assert main(["decode", *sources, "--lake", made]) == 0
+    capsys.readouterr()
+    assert main(["restore", "--lake", made, "--dry-run"]) == 2
+    assert "the lake has several copies of partitions of orders" in capsys.readouterr().err
+
+
+def test_properties_of_java_clients_are_taken(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "# of a Java client\nsecurity.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nssl.truststore.type=PEM\n"
+        "ssl.truststore.location=/ca.pem\nsasl.jaas.config=org.apache.kafka.common.security.plain."
+        'PlainLoginModule required username="me" password="a\\"=b;c";\n'
+    )
+    assert read_properties(str(file)) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "ssl.ca.location": "/ca.pem",
+        "sasl.username": "me",
+        "sasl.password": 'a"=b;c',
+    }
