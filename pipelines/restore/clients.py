@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from kafka_log_lake.pipelines.cli.errors import UserError, needs_extra, one_line
@@ -51,6 +51,7 @@ class ClientLog:
 
     def __init__(self) -> None:
         self.last: KafkaError | None = None
+        self.client: Any = None
 
     def __call__(self, error: KafkaError) -> None:
         # That all brokers are away follows the reason
@@ -59,6 +60,9 @@ class ClientLog:
 
     def say(self, error: KafkaError) -> KafkaError:
         """Returns the reason of an error: where a request only took too long, what was reported before."""
+        if self.client is not None:
+            with suppress(KafkaException, RuntimeError):
+                self.client.poll(0.1)  # a client reports when it is asked
         return self.last if self.last and error.name() in ("_TIMED_OUT", "_TRANSPORT") else error
 
 
@@ -76,9 +80,10 @@ def config_of(request: Request, **more: Any) -> dict[str, Any]:
     }
 
 
-def _made(kind: type[Any], config: dict[str, Any]) -> Any:
+def _made(kind: type[Any], config: dict[str, Any], log: ClientLog) -> Any:
     try:
-        return kind(config)
+        log.client = kind({**config, "error_cb": log})
+        return log.client
     except KafkaException as error:
         # librdkafka names the property; a value may be a secret
         names = [name for name in config if f'"{name}"' in str(error)]
@@ -94,7 +99,7 @@ _OF_PRODUCERS = ("compression.", "linger.", "batch.", "queue.buffering.", "messa
 def admin(request: Request, log: ClientLog | None = None) -> AdminClient:
     """Opens an admin client."""
     found = {name: value for name, value in config_of(request).items() if not name.startswith(_OF_PRODUCERS)}
-    return _made(AdminClient, {**found, "error_cb": log or ClientLog()})
+    return _made(AdminClient, found, log or ClientLog())
 
 
 def consumer(request: Request, log: ClientLog | None = None, **more: Any) -> Consumer:
@@ -111,7 +116,7 @@ def consumer(request: Request, log: ClientLog | None = None, **more: Any) -> Con
         **more,
     )
     kept = {name: value for name, value in own.items() if name in found or not name.startswith(_OF_PRODUCERS)}
-    return _made(Consumer, {**kept, "error_cb": log or ClientLog()})
+    return _made(Consumer, kept, log or ClientLog())
 
 
 def producer(request: Request, log: ClientLog, transactional_id: str, max_bytes: int) -> Producer:
@@ -120,13 +125,12 @@ def producer(request: Request, log: ClientLog, transactional_id: str, max_bytes:
     config = {
         **{name: value for name, value in defaults.items() if name not in request.client},
         **config_of(request, transactional_id=transactional_id),
-        "error_cb": log,
         "message.max.bytes": min(max(max_bytes, 1_000), 1_000_000_000),
         "queue.buffering.max.messages": 10_000_000,
         "queue.buffering.max.kbytes": 2_000_000,
     }
     config["batch.size"] = min(int(config.get("batch.size", defaults["batch.size"])), max(max_bytes, 1))
-    return _made(Producer, config)
+    return _made(Producer, config, log)
 
 
 def offset_of(message: Message) -> int:
@@ -138,7 +142,7 @@ def offset_of(message: Message) -> int:
 def as_user_error(error: KafkaError, doing: str) -> UserError:
     """Returns the one line for an error of the target: what was being done, why not, what to do."""
     advice = _ADVICE.get(error.name(), "start the same command again to continue")
-    return UserError(f"{doing}: {one_line(Exception(error.str()))} ({error.name()}): {advice}")
+    return UserError(f"{doing}: {' '.join(error.str().split())} ({error.name()}): {advice}")
 
 
 @contextmanager

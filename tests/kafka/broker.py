@@ -50,6 +50,7 @@ log.dirs={logs}
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 """
+_PROTOCOLS = "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL\n"
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def broker(
     text = _PROPERTIES.format(port=port, controller=free_port(), logs=logs)
     if secure_port is not None:
         plain = f"PLAINTEXT://127.0.0.1:{port}"
-        text = text.replace(plain, f"{plain},SASL_SSL://127.0.0.1:{secure_port}")
+        text = text.replace(plain, f"{plain},SASL_SSL://127.0.0.1:{secure_port}") + _PROTOCOLS
     properties.write_text(text + lines)
     if disk is None:
         format_storage(properties, CLUSTER)
