@@ -134,7 +134,8 @@ def _serve() -> None:
     from kafka_log_lake import decode_frame
     from kafka_log_lake.pipelines.cli.setting_names import make_settings
     from kafka_log_lake.pipelines.cli.settings import Settings
-    from kafka_log_lake.pipelines.decode_batches import decode_into, decode_segments, run
+    from kafka_log_lake.pipelines.decode.decode_into import decode_into
+    from kafka_log_lake.pipelines.decode_batches import decode_segments, run
     from kafka_log_lake.pipelines.engine.on_demand import spark_on_demand
     from kafka_log_lake.pipelines.lake.create import create_tables
 

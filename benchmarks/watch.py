@@ -20,8 +20,8 @@ from deltalake import DeltaTable
 
 from benchmarks.harness import ROOT, Row, Scale, Spread, part_main
 from benchmarks.segments import WORK
-from kafka_log_lake.pipelines import decode_batches
 from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.decode.decode_into import decode_into
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand, spark_on_demand
 from tests.kafka.broker import Client, broker, client
 
@@ -38,7 +38,7 @@ def _send(producer: Client, partition: int = 0, records: int = 1) -> int:
 
 def _round(on_demand: SparkOnDemand, settings: Settings) -> float:
     began = time.perf_counter()
-    decode_batches.decode_into(on_demand, settings)
+    decode_into(on_demand, settings)
     return time.perf_counter() - began
 
 

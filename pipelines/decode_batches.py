@@ -16,7 +16,7 @@ if __name__ == "__main__":  # under spark-submit sys.path begins with this folde
     set_up_process()
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 from functools import partial
 
@@ -31,23 +31,16 @@ from kafka_log_lake.pipelines.cli.values import option
 from kafka_log_lake.pipelines.dataframes.options import requested_names
 from kafka_log_lake.pipelines.dataframes.slices import Span, make_tasks
 from kafka_log_lake.pipelines.decode import job
-from kafka_log_lake.pipelines.decode.decode import Decoded, Decoder
+from kafka_log_lake.pipelines.decode.decode_into import decode_into
 from kafka_log_lake.pipelines.decode.metrics import Metrics
 from kafka_log_lake.pipelines.decode.print_summary import print_round, print_summary
-from kafka_log_lake.pipelines.decode.summary import Summary, TopicTotals
+from kafka_log_lake.pipelines.decode.summary import Summary
 from kafka_log_lake.pipelines.decode.watch import Batching, check_settings, watch
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand, spark_on_demand
 from kafka_log_lake.pipelines.engine.run_command import run_command
 from kafka_log_lake.pipelines.engine.session import check_session
-from kafka_log_lake.pipelines.lake.address import open_lake
-from kafka_log_lake.pipelines.lake.commit import LakeWriter
-from kafka_log_lake.pipelines.lake.published import DECODE_APP
-from kafka_log_lake.pipelines.listing.hadoop import job_scheme
 from kafka_log_lake.pipelines.listing.list_segments import TopicFilter
-from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.listing.uris import is_named
-from kafka_log_lake.pipelines.plan.landed import Landed
-from kafka_log_lake.pipelines.plan.runs import Plan
 from kafka_log_lake.pipelines.sql.types import table_name
 from kafka_log_lake.pipelines.tasks.slice_rows import DIRECT, SliceReader, choose_mode, stage_options
 from kafka_log_lake.udfs.format import schema
@@ -103,71 +96,10 @@ def _update_typed(on_demand: SparkOnDemand, settings: Settings, summary: Summary
 
     done, kept = update(on_demand, settings, summary.lake)
     names = names_in_sql(summary.lake)
-    summary.typed = [as_json(one) | {"table": table_name("typed", names[one.topic])} for one in done]
+    summary.typed = [as_json(topic) | {"table": table_name("typed", names[topic.topic])} for topic in done]
     summary.kept = kept_lines(summary.lake, kept, settings.mode)
     is_meant = TopicFilter(settings.topics, settings.exclude_topics)
     summary.value_errors = count_value_errors(summary.lake, is_meant)
-
-
-def decode_into(
-    on_demand: SparkOnDemand,
-    settings: Settings,
-    listing: Listing | None = None,
-    is_due: Callable[[Plan], bool] = lambda plan: True,
-    drops_missing: bool = False,
-) -> Summary:
-    """Does what ``run`` does inside of another job, and returns its Summary.
-
-    listing: the segments; None: those that the sources hold. is_due: whether a plan is to be carried out now.
-    drops_missing: whether rows of every segment go that the sources do not have any more.
-    """
-    if settings.from_raw and settings.sink != CATALOG:
-        open_lake(settings.require_lake(), job_scheme(on_demand))
-    return job.run(
-        on_demand,
-        settings,
-        job.JobKind(
-            app_id=DECODE_APP,
-            known=lambda lake: lake.ledger(),
-            runner=Decoder,
-            count=_count,
-            landed=partial(_landed, settings) if settings.from_raw else None,
-            finds_missing=True,
-            is_due=is_due,
-            drops_missing=drops_missing,
-            listing=listing,
-        ),
-    )
-
-
-def _landed(settings: Settings, lake: LakeWriter) -> tuple[Listing, job.CheckFiles]:
-    """Returns the landed segments of a lake, and the check of their fingerprints."""
-    landed = Landed(lake.read)
-    topic_filter = TopicFilter(settings.topics, settings.exclude_topics)
-    return landed.listing(topic_filter, null_topic=settings.sink == "arrow"), landed.check
-
-
-def _count(summary: Summary, decoded: Decoded, lake: LakeWriter) -> None:
-    """Adds the results of one bounded run to the summary."""
-    for verdict in decoded.changes:
-        totals, segment = verdict.totals, verdict.segment
-        counts = TopicTotals(
-            batches=totals.batches,
-            records=totals.records,
-            bytes=segment.planned_bytes,
-            damaged=totals.damaged,
-        )
-        summary.add(segment.topic, segment.partition, counts)
-        if totals.damaged:
-            summary.damaged_segments[segment.segment] = totals.damaged
-        summary.in_part += verdict.row is not None and verdict.row.left_out > 0
-        if totals.offset_regressions:
-            summary.regressing.add(segment.segment)
-        summary.damaged_bytes += totals.quarantined_bytes
-        if totals.unreadable_bytes:
-            summary.unreadable[segment.segment] = totals.unreadable_bytes
-    summary.uncertain |= set(decoded.outcome.uncertain)
-    summary.unknown_outcomes += decoded.outcome.unknown
 
 
 def decode_segments(
@@ -211,7 +143,7 @@ def decode_segments(
         rows = reader.rows(reader.slices(segments, split=False))
         whole = rows.mapInArrow(stages.stage("read_records", options), schema.RECORDS.ddl())
         return whole.select(*names)
-    tasks = make_tasks([Span(one, 0, one.length) for one in segments], checked.slice_bytes)
+    tasks = make_tasks([Span(segment, 0, segment.length) for segment in segments], checked.slice_bytes)
     numbers = pa.array([number for number, task in enumerate(tasks) for _ in range(len(task))], pa.int32())
     frame = on_demand.spark.createDataFrame(pa.Table.from_batches(tasks).append_column("task", numbers))
     rows = frame.repartitionById(len(tasks), "task").sortWithinPartitions("group_id").drop("task")

@@ -78,7 +78,7 @@ def csv_cell(value: str | bool | int | float | None, is_data: bool = False) -> s
 
 def without_controls(text: str) -> str:
     r"""Escapes what no cell of a table needs (see ``csv_cell``): ``\x1b``."""
-    return _CONTROLS.sub(lambda one: one[0].encode("unicode_escape").decode(), text)
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def base64_text(data: bytes | None) -> str | None:
@@ -96,12 +96,12 @@ def utf8_text(data: bytes | None) -> str | None:
 
 def header_pairs(headers: Iterable[Mapping[str, Any]] | None) -> list[list[str | None]]:
     """Returns the headers of a record as JSON has them: pairs of a name and a value in Base64."""
-    return [[one["key"], base64_text(one["value"])] for one in headers or ()]
+    return [[header["key"], base64_text(header["value"])] for header in headers or ()]
 
 
 def json_line(line: str) -> str:
     r"""Returns the same JSON, with what drives a terminal in its texts as escapes: ``\u009b``, ``\u202e``."""
-    return _CONTROLS.sub(lambda one: f"\\u{ord(one[0]):04x}", line)
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
 
 
 def html_text(text: str) -> str:

@@ -56,8 +56,8 @@ def java_problem() -> str | None:
         return f"{command} does not start ({error}): {ADVICE}"
     major = java_major(output)
     if major not in SUPPORTED:
-        found = "of unknown version" if major is None else str(major)
-        return f"Java {found} found at {command}, Spark needs 17 or 21: {ADVICE}"
+        version = "of unknown version" if major is None else str(major)
+        return f"Java {version} found at {command}, Spark needs 17 or 21: {ADVICE}"
     return None
 
 

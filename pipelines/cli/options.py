@@ -136,7 +136,7 @@ def add_setting(parser: Parser, name: str, shows_rare: bool, creates_lake: bool)
     how: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
     if parse is not flag:
         how = {"action": "append" if parse in (texts, key_files) else "store", "metavar": metavar_of(field)}
-    names = [option(one) for one in (*ALIASES.get(name, ()), name)]
+    names = [option(alias) for alias in (*ALIASES.get(name, ()), name)]
     parser.group(GROUPS[name]).add_argument(
         *names, dest=name, default=argparse.SUPPRESS, help=help_text, **how
     )
@@ -186,7 +186,7 @@ def program_parser(complete: Sequence[Command] = ()) -> argparse.ArgumentParser:
     width = max(len(command.name) for command in COMMANDS)
     below = " " * (width + 4)
     commands = "\n".join(
-        "\n".join([f"{group}:", *(_in_list(one, width, below) for one in of_group)])
+        "\n".join([f"{group}:", *(_in_list(name, width, below) for name in of_group)])
         for group, of_group in COMMAND_GROUPS.items()
     )
     parser = argparse.ArgumentParser(
@@ -213,7 +213,11 @@ def parser_of(command: Command, shows_rare: bool = True, below: Any = None) -> P
     rare = any(name in RARE for name in command.settings)
     more = ". --help-all also shows the options for tuning." if rare and not shows_rare else ""
     example = f"Example:\n  {invocation()} {command.name} {command.example}\n\n" if command.example else ""
-    places = [one.name.upper() + "..." * one.many for one in command.arguments if not one.is_option]
+    places = [
+        argument.name.upper() + "..." * argument.many
+        for argument in command.arguments
+        if not argument.is_option
+    ]
     needed = "--source PATH --lake LAKE" if command.is_configurable else "--lake LAKE"
     usage = " ".join([COMMAND, command.name, needed, *places, "[OPTIONS]"])
     if command.screen:

@@ -23,23 +23,23 @@ from kafka_log_lake.udfs.errors import EXTRA_OF
 def _named(word: str) -> Command:
     """Returns the command with a name, or whose module has it. Raises a UserError for an unknown one."""
     names = {command.name: command for command in COMMANDS}
-    found = names | {command.module: command for command in COMMANDS}
-    if word not in found:
+    commands = names | {command.module: command for command in COMMANDS}
+    if word not in commands:
         raise UserError(f"no such command: {word}{nearest(word, names) or '; see --help'}")
-    return found[word]
+    return commands[word]
 
 
 def _main_of(command: Command) -> Callable[[Sequence[str] | None], int]:
     """Imports the ``main`` of a command. Raises a UserError if packages that it needs are not installed."""
     try:
-        found: Callable[[Sequence[str] | None], int] = import_module(
+        main: Callable[[Sequence[str] | None], int] = import_module(
             f"kafka_log_lake.pipelines.{command.code}"
         ).main
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in EXTRA_OF:
             raise
         raise needs_extra(command.name, error, command.extra) from None
-    return found
+    return main
 
 
 def main(argv: Sequence[str] | None = None, command: str = "") -> int:

@@ -51,7 +51,7 @@ def _option(command: Command, name: str) -> str:
     """Returns an option with what it takes; words with a dash before or with a capital stay as they are."""
     if name.startswith("-") or not name.islower():
         return name
-    argument = {one.name: one for one in command.arguments}.get(name)
+    argument = {argument_.name: argument_ for argument_ in command.arguments}.get(name)
     if argument is not None:
         taken = "|".join(argument.choices) or argument.metavar
         return f"{argument.options[0]} {taken}" if taken else argument.options[0]

@@ -110,10 +110,10 @@ def texts(value: object) -> tuple[str, ...]:
 
 def key_files(value: object) -> tuple[str, ...]:
     """Returns texts ID=FILE with absolute paths, as tasks run in other folders."""
-    found = [text.partition("=") for text in texts(value)]
-    if not all(name and path for name, _, path in found):
+    pairs = [text.partition("=") for text in texts(value)]
+    if not all(name and path for name, _, path in pairs):
         raise ValueError("takes ID=FILE.pem: the id of the key in the manifests, and a private key")
-    return tuple(f"{name}={os.path.abspath(path)}" for name, _, path in found)
+    return tuple(f"{name}={os.path.abspath(path)}" for name, _, path in pairs)
 
 
 def flag(value: object) -> bool:
@@ -219,7 +219,7 @@ def delta_properties(value: object) -> str:
 
 def pairs(properties: str | None) -> dict[str, str]:
     """Returns the names and values in a text ``NAME=VALUE,NAME=VALUE``; {} for None."""
-    return dict(one.split("=", 1) for one in (properties or "").split(",") if one)
+    return dict(pair.split("=", 1) for pair in (properties or "").split(",") if pair)
 
 
 def identifier(value: object) -> str:

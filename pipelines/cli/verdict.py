@@ -42,7 +42,7 @@ class Verdict:
     def sentence(self) -> str:
         """Returns the result in one line, which begins with ``sound:``, ``not sound:`` or ``incomplete:``."""
         faults, lost, unchecked, notes = (
-            ", ".join(filter(None, one)) for one in (self.faults, self.lost, self.unchecked, self.notes)
+            ", ".join(filter(None, parts)) for parts in (self.faults, self.lost, self.unchecked, self.notes)
         )
         if self.is_sound:
             parts = [f"{self.checked} checked", "nothing is damaged, nothing is lost", notes]

@@ -83,11 +83,11 @@ def decode_folder(
     registry = _registry([local_path(segment["segment"]) or "" for segment in chosen])
     for name in dict.fromkeys(segment["topic"] for segment in chosen):
         of_topic = [segment for segment in chosen if segment["topic"] == name]
-        found = TypedRecords(registry, name)
+        typed_records = TypedRecords(registry, name)
         for batch in _batches(of_topic, NEEDED, starts, "ignore"):
-            found.learn(batch.filter(pc.invert(batch.column("is_control"))))
+            typed_records.learn(batch.filter(pc.invert(batch.column("is_control"))))
         for batch in _batches(of_topic, names, starts, on_damage):
-            made = found.convert(batch)
+            made = typed_records.convert(batch)
             yield made if columns is None else made.select(_wanted(made.schema.names, columns))
 
 
@@ -161,9 +161,9 @@ def read_segment(
     if not typed:
         return rows
     folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
-    found = TypedRecords(_registry([os.fspath(path)]), topic or folder.rpartition("-")[0] or folder)
+    typed_records = TypedRecords(_registry([os.fspath(path)]), topic or folder.rpartition("-")[0] or folder)
     (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
-    made = pa.Table.from_batches([found.convert(batch)])
+    made = pa.Table.from_batches([typed_records.convert(batch)])
     return made if columns is None else made.select(_wanted(made.schema.names, columns))
 
 

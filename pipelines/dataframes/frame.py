@@ -146,7 +146,7 @@ def decode_frame(
 
 def _is_landed(driver: Driver, df: DataFrame, *given: Given | None) -> bool:
     """Returns whether workers can read a frame's chunks from the files of raw_segments."""
-    if not all(isinstance(one, str) for one in given) or given != _CHUNK:
+    if not all(isinstance(column, str) for column in given) or given != _CHUNK:
         return False
     scheme = driver.scheme_of_files(df, _CHUNK, _OF_LANDED)
     return scheme is not None and worker_opens(canonical_uri(f"{scheme}://"))
@@ -226,14 +226,14 @@ def _rows(
     }
     rows = df.select(*(column.alias(name) for name, column in chosen.items()))
     with _refused():
-        found = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
+        type_of = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     for name, types in _TYPES.items():
-        if found[name] not in types:
+        if type_of[name] not in types:
             raise UserError(
-                f"column {_text(given[name])} is {found[name]}, and {name} must be {types[-1]}"
-                f"{_CURES.get((name, found[name]), '')}"
+                f"column {_text(given[name])} is {type_of[name]}, and {name} must be {types[-1]}"
+                f"{_CURES.get((name, type_of[name]), '')}"
             )
-    return rows.select(*(F.col(name).cast(_CASTS.get(name, found[name])).alias(name) for name in found))
+    return rows.select(*(F.col(name).cast(_CASTS.get(name, type_of[name])).alias(name) for name in type_of))
 
 
 _CURES = {

@@ -46,19 +46,19 @@ def flag(value: object) -> bool:
 
 def partition_ranges(value: object) -> tuple[tuple[int, int], ...]:
     """Parses ``0,3-5`` to ((0, 0), (3, 5)). Raises a ValueError."""
-    found = [_RANGE.fullmatch(part.strip()) for part in str(value).split(",")]
-    ranges = tuple((int(m[1]), int(m[2] or m[1])) for m in found if m is not None)
-    if len(ranges) < len(found) or any(first > last for first, last in ranges):
+    matches = [_RANGE.fullmatch(part.strip()) for part in str(value).split(",")]
+    ranges = tuple((int(m[1]), int(m[2] or m[1])) for m in matches if m is not None)
+    if len(ranges) < len(matches) or any(first > last for first, last in ranges):
         raise ValueError(f"must be partitions and ranges of them, such as 0,3-5, not {value!r}")
     return ranges
 
 
 def names(value: object) -> tuple[str, ...]:
     """Parses ``offset, value`` to ("offset", "value"). Raises a ValueError."""
-    found = tuple(name.strip() for name in str(value).split(","))
-    if not all(found):
+    parts = tuple(name.strip() for name in str(value).split(","))
+    if not all(parts):
         raise ValueError(f"must be names with commas between them, such as offset,value, not {value!r}")
-    return found
+    return parts
 
 
 def _key_files(value: object) -> tuple[str, ...]:
@@ -197,7 +197,7 @@ def requested_columns(table: str, schema: StructType) -> tuple[tuple[str, ...], 
     for field in schema.fields:
         column = columns.get(field.name.lower())
         if column is None:
-            names = [one.name for one in columns.values()]
+            names = [known.name for known in columns.values()]
             hint = nearest(field.name, names) or f"; it has {', '.join(names)}"
             raise UserError(f"{table} has no column {field.name}{hint}")
         if field.dataType.simpleString() != column.sql_type:

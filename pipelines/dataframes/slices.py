@@ -134,9 +134,9 @@ def _all_edges(spans: Sequence[Span], slice_bytes: int) -> Iterator[Edges]:
     cuts = [_cuts(span, slice_bytes) for span in spans]
     to_read = [(span, at) for span, at in zip(spans, cuts, strict=True) if at or span.start]
     with ThreadPoolExecutor(_THREADS) as threads:
-        found = threads.map(_edges, *zip(*to_read, strict=True)) if to_read else iter(())
+        edges = threads.map(_edges, *zip(*to_read, strict=True)) if to_read else iter(())
         for span, at in zip(spans, cuts, strict=True):
-            yield next(found) if at or span.start else ([span.start, span.stop], [None])
+            yield next(edges) if at or span.start else ([span.start, span.stop], [None])
 
 
 def _cuts(span: Span, slice_bytes: int) -> list[int]:
@@ -181,20 +181,20 @@ def boundaries(
     ``start``, where a batch begins. walks: whether all headers are followed where the index does not help;
     else such a cut is left out.
     """
-    found: list[int] = []
+    positions: list[int] = []
     known = start  # a batch begins here
     for edge in cuts:
-        if found and found[-1] >= edge:
+        if positions and positions[-1] >= edge:
             continue
         boundary = _by_index(source, index, base, length, edge)
         if boundary < 0 and walks:
             boundary = next((h.position for h in headers(source, known, length) if h.position >= edge), -1)
         if start < boundary < length:
-            found.append(boundary)
+            positions.append(boundary)
             known = boundary
         elif walks:
             break
-    return found
+    return positions
 
 
 def _by_index(source: ByteSource, index: np.ndarray, base: int, length: int, edge: int) -> int:

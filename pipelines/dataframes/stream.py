@@ -107,12 +107,14 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         folders = self._folders if self._folders is not None else self._list()
         self._folders = None
-        found = []
+        all_spans = []
         for name, fields in end.items():
             if fields != start.get(name):
                 before = StreamPosition(**start[name]) if name in start else None
-                found += spans(name, folders.get(name, []), before, StreamPosition(**fields), self._failfast)
-        return [InputPartition(task) for task in make_tasks(found, self._options.slice_bytes)]
+                all_spans += spans(
+                    name, folders.get(name, []), before, StreamPosition(**fields), self._failfast
+                )
+        return [InputPartition(task) for task in make_tasks(all_spans, self._options.slice_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_slices(self._read, partition)
@@ -123,14 +125,14 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _up_to_target(self, folders: Folders) -> Folders:
         """Returns the folders without what came after the start of an AvailableNow query."""
-        found: Folders = {}
+        taken: Folders = {}
         for name, (last, length) in (self._target or {}).items():
             kept = [segment for segment in folders.get(name, []) if segment.file_base_offset <= last]
             if kept and kept[-1].file_base_offset == last:
                 kept[-1] = replace(kept[-1], length=min(length, kept[-1].length))
             if kept:
-                found[name] = kept
-        return found
+                taken[name] = kept
+        return taken
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,7 @@ def spans(
     if not (_holds(folder, begin) and _holds(folder, after)):
         _tell(f"{name} has other files than when this micro-batch was planned", failfast)
         begin, after = _by_offset(folder, begin, failfast), _by_offset(folder, after, failfast)
-    found = []
+    spans_of_folder = []
     for segment in folder:
         base = segment.file_base_offset
         start = begin.position if base == begin.segment else 0
@@ -202,8 +204,8 @@ def spans(
         if begin.segment <= base <= after.segment and start < stop:
             # after the last whole batch the last segment is not read: its end is where the batch ends
             length = segment.length if segment.has_successor else stop
-            found.append(Span(replace(segment, length=length), start, stop))
-    return found
+            spans_of_folder.append(Span(replace(segment, length=length), start, stop))
+    return spans_of_folder
 
 
 def may_have_more(folder: Sequence[Segment], before: StreamPosition | None) -> bool:

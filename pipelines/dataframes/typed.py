@@ -52,12 +52,12 @@ def plan_typed(options: Options) -> TypedPlan:
     if len(topics) > 1:
         raise UserError(f"typed is for one topic, not several: {len(topics)}: add option topics")
     registry = registry_of(schemas_next_to({segment.segment.rpartition("/")[0] for segment in segments}))
-    found = TypedRecords(registry, topics[0])
-    for one in segments:
-        with closing(open_source(one.uri)) as source:
+    typed_records = TypedRecords(registry, topics[0])
+    for segment in segments:
+        with closing(open_source(segment.uri)) as source:
             for records in data_records(source, Range(source.size()), NEEDED):
-                found.learn(records)
-    plan = TypedPlan(registry, topics[0], types_text(found.types), found.plain, pa.schema([]))
+                typed_records.learn(records)
+    plan = TypedPlan(registry, topics[0], types_text(typed_records.types), typed_records.plain, pa.schema([]))
     return replace(
         plan, schema=next(typed_rows(plan, iter([pa.RecordBatch.from_pylist([], _records_schema())]))).schema
     )
@@ -74,6 +74,6 @@ def records_read(read: TableRead) -> TableRead:
 
 def typed_rows(plan: TypedPlan, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Converts rows of ``records_read`` to typed rows, without ``is_control``; runs in a task."""
-    found = TypedRecords(plan.registry, plan.topic, types_of(plan.types), plan.plain)
+    typed_records = TypedRecords(plan.registry, plan.topic, types_of(plan.types), plan.plain)
     for batch in rows:
-        yield found.convert(batch).drop_columns(["is_control"])
+        yield typed_records.convert(batch).drop_columns(["is_control"])

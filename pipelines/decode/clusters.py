@@ -18,7 +18,11 @@ def check_cluster(listing: Listing, lake: LakeWriter) -> str | None:
     cluster_id = next(iter(clusters_of(listing.log_dirs)), None)
     if cluster_id is None or not lake.has(RUNS):
         return cluster_id
-    known = {one for one in lake.read(RUNS, ["cluster_id"]).column("cluster_id").to_pylist() if one}
+    known = {
+        cluster_id
+        for cluster_id in lake.read(RUNS, ["cluster_id"]).column("cluster_id").to_pylist()
+        if cluster_id
+    }
     if known and cluster_id not in known:
         raise UserError(
             f"the lake has topics of cluster {printable(min(known))}, and the sources are of cluster "

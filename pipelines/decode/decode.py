@@ -165,14 +165,14 @@ def _not_first(by_segment: Mapping[str, Sequence[Slice]], final: set[str]) -> se
 
     A log without a segment in its middle would look as if that were lost. by_segment: in the order of logs.
     """
-    found: set[str] = set()
+    later: set[str] = set()
     ended: set[str] = set()
     for name, slices in by_segment.items():
         folder = slices[0].segment.partition_dir
         if folder in ended or name not in final:
             ended.add(folder)
-            found.add(name)
-    return found
+            later.add(name)
+    return later
 
 
 @dataclass(frozen=True)

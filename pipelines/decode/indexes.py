@@ -72,17 +72,17 @@ def _rows(log: Log, stems: set[str]) -> Iterator[tuple[Table, Row]]:
     place, partition_dir = dict(zip(_LOG, log, strict=True)), log[2]
     seen = set()
     for name, content, problem in _contents(partition_dir, stems):
-        found = broker_file(name)
-        table = _BY_KIND[found.kind] if found else None
-        if found is None or table is None:
+        file = broker_file(name)
+        table = _BY_KIND[file.kind] if file else None
+        if file is None or table is None:
             continue
         seen.add(name)
-        of_file = {**place, "file": f"{partition_dir}/{name}", "snapshot_offset": found.base}
-        of_file["segment"] = f"{partition_dir}/{name.removesuffix(found.kind)}.log"
+        of_file = {**place, "file": f"{partition_dir}/{name}", "snapshot_offset": file.base}
+        of_file["segment"] = f"{partition_dir}/{name.removesuffix(file.kind)}.log"
         if problem is not None:
             yield table, {**of_file, "error": f"the file can't be read: {problem}"}
             continue
-        for row in decode_content(found, content).to_pylist():
+        for row in decode_content(file, content).to_pylist():
             yield table, {**of_file, **row}
     for stem in sorted(stems):
         for kind in _OF_SEGMENTS:
@@ -111,19 +111,19 @@ def _contents(partition_dir: str, stems: set[str]) -> Iterator[tuple[str, bytes,
         listed = system.get_file_info(fs.FileSelector(path))
     except (OSError, ValueError):
         return  # the folder went away: its segments are reported elsewhere
-    for one in sorted(listed, key=lambda info: info.base_name):
-        known = broker_file(one.base_name)
-        if one.type != fs.FileType.File or known is None or known.kind not in _BY_KIND:
+    for info in sorted(listed, key=lambda info: info.base_name):
+        known = broker_file(info.base_name)
+        if info.type != fs.FileType.File or known is None or known.kind not in _BY_KIND:
             continue
         try:
-            if one.size > MOST_INDEX_BYTES:
+            if info.size > MOST_INDEX_BYTES:
                 raise OSError(f"it is larger than {MOST_INDEX_BYTES >> 20} MiB")
-            with system.open_input_file(one.path) as file:
+            with system.open_input_file(info.path) as file:
                 content = bytes(file.read())
         except (OSError, ValueError) as error:
-            yield one.base_name, b"", reason_of(error)
+            yield info.base_name, b"", reason_of(error)
             continue
-        yield one.base_name, content, None
+        yield info.base_name, content, None
 
 
 def _local_contents(folder: str, stems: set[str]) -> Iterator[tuple[str, bytes, str | None]]:

@@ -34,7 +34,11 @@ def store_log_starts(lake: LakeWriter, listing: Listing, options: StageOptions) 
         folder, first_file = log["partition_dir"], log["file_base_offset_min"]
         known = stored.get(folder, _NOTHING)
         own = {**known, **_start_columns(starts.get(folder), first_file, known)}
-        cuts = [one["log_start_offset"] for one in (own, known) if one["log_start_offset"] is not None]
+        cuts = [
+            checkpoint["log_start_offset"]
+            for checkpoint in (own, known)
+            if checkpoint["log_start_offset"] is not None
+        ]
         if own != known and max(cuts) > first_file:
             place = {"topic": log["topic_min"], "partition": log["partition_min"], "partition_dir": folder}
             rows.append({**place, **own, "read_at": options.began_us, "run_id": options.run_id})
@@ -58,8 +62,10 @@ def with_log_starts(lake: LakeWriter, listing: Listing, rows: list[dict[str, Any
 
 def _first_files(listing: Listing) -> dict[str, int]:
     """Returns folder -> base offset of the first segment there."""
-    found = listing.segments.group_by("partition_dir").aggregate([("file_base_offset", "min")])
-    return dict(zip(*(found.column(name).to_pylist() for name in found.column_names), strict=True))
+    first_files = listing.segments.group_by("partition_dir").aggregate([("file_base_offset", "min")])
+    return dict(
+        zip(*(first_files.column(name).to_pylist() for name in first_files.column_names), strict=True)
+    )
 
 
 def _start_columns(start: LogStart | None, first_file: int, known: Mapping[str, Any]) -> dict[str, Any]:

@@ -62,22 +62,22 @@ def tails_of(rows: pa.Table) -> Tails:
 
     rows: of ``ledger_of_logs``. What incomplete batches claim is read from local files alone.
     """
-    found: dict[str, tuple[int, int]] = {}
+    counts: dict[str, tuple[int, int]] = {}
     for tail in ("torn", "zeros"):
         logs = rows.filter(pc.equal(rows.column("tail"), tail))
         if tail == "zeros":
             with_batches = rows.filter(pc.greater(rows.column("batches"), 0)).column("partition_dir")
             logs = logs.filter(pc.invert(pc.is_in(logs.column("partition_dir"), pc.unique(with_batches))))
         size = pc.sum(logs.column("tail_bytes")).as_py() or 0
-        found[tail] = (pc.count_distinct(logs.column("partition_dir")).as_py(), size)
+        counts[tail] = (pc.count_distinct(logs.column("partition_dir")).as_py(), size)
     zeroed = _zeroed(rows)
     torn = rows.filter(pc.equal(rows.column("tail"), "torn")).to_pylist()
     grown = [row for row in torn if has_grown(row["segment"], row["length"])]
     growing = {row["partition_dir"]: row["tail_bytes"] for row in grown}
     claims = [_claimed(row) for row in torn if row["partition_dir"] not in growing]
-    logs, size = found["torn"]
+    logs, size = counts["torn"]
     return Tails(
-        *(logs - len(growing), size - sum(growing.values()), *found["zeros"], len(zeroed), sum(zeroed)),
+        *(logs - len(growing), size - sum(growing.values()), *counts["zeros"], len(zeroed), sum(zeroed)),
         claimed=claimed_by(filter(None, claims)),
         growing=len(growing),
     )
@@ -99,15 +99,15 @@ def _zeroed(rows: pa.Table) -> list[int]:
     """Returns the bytes of each segment of zeros alone that others follow, in logs that have batches."""
     logs = rows.group_by("partition_dir").aggregate([("file_base_offset", "max"), ("batches", "sum")])
     last = {
-        one["partition_dir"]: one["file_base_offset_max"] for one in logs.to_pylist() if one["batches_sum"]
+        log["partition_dir"]: log["file_base_offset_max"] for log in logs.to_pylist() if log["batches_sum"]
     }
     zeros = rows.filter(
         pc.and_(pc.equal(rows.column("tail"), "zeros"), pc.equal(rows.column("decoded_bytes"), 0))
     )
     return [
-        one["tail_bytes"]
-        for one in zeros.to_pylist()
-        if one["file_base_offset"] < last.get(one["partition_dir"], -1)
+        segment["tail_bytes"]
+        for segment in zeros.to_pylist()
+        if segment["file_base_offset"] < last.get(segment["partition_dir"], -1)
     ]
 
 
@@ -156,8 +156,8 @@ def _are_of(segments: pa.Table, rows: pa.Table) -> pa.ChunkedArray:
 def _findings(lake: LakeWriter, rows: pa.Table, where: str) -> pa.Table:
     """Reads ``offset_findings`` of logs. rows: of the ledger. where: a condition."""
     partitions = {*zip(*(rows.column(name).to_pylist() for name in OF_ROWS), strict=True)}
-    found = rows_of(lake.read, OFFSET_FINDINGS, OFFSET_FINDINGS.arrow_schema().names, partitions, where)
-    return found.filter(_are_of(found, rows))
+    findings = rows_of(lake.read, OFFSET_FINDINGS, OFFSET_FINDINGS.arrow_schema().names, partitions, where)
+    return findings.filter(_are_of(findings, rows))
 
 
 def find_missing(
@@ -169,12 +169,12 @@ def find_missing(
     """
     noted = listing.noted_logs()
     _store_what_files_say(lake, listing, noted, rows, options)
-    found = _findings(lake, rows, f"(kind = '{END}' OR {_MISSING})")
-    ended = found.filter(pc.equal(found.column("kind"), END))
+    findings = _findings(lake, rows, f"(kind = '{END}' OR {_MISSING})")
+    ended = findings.filter(pc.equal(findings.column("kind"), END))
     ends = dict(
         zip(*(ended.column(name).to_pylist() for name in ("partition_dir", "first_offset")), strict=True)
     )
-    return of_findings(rows, found) + _compare_with_checkpoints(lake, listing, noted, rows, ends, options)
+    return of_findings(rows, findings) + _compare_with_checkpoints(lake, listing, noted, rows, ends, options)
 
 
 def _compare_with_checkpoints(
@@ -202,8 +202,8 @@ def _compare_with_checkpoints(
     new = []
     for log in sorted(edges):
         witnesses = noted[log.partition_dir].witnesses
-        found = at_edges(log, witnesses)
-        missing += [(f"{log.topic}-{log.partition}", one) for one in found]
+        ranges = at_edges(log, witnesses)
+        missing += [(f"{log.topic}-{log.partition}", range_) for range_ in ranges]
         start = witnesses.start_of(log.start)
         checkpoint = Checkpoint(start, witnesses.recovery_point, witnesses.high_watermark)
         if _by_table(log, checkpoint) != _by_table(log, stored.get(log.partition_dir, Checkpoint())):

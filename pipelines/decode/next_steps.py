@@ -19,9 +19,9 @@ def typed_line(typed: Sequence[Mapping[str, Any]]) -> str:
 
     typed: of each its ``table`` in SQL, rows and errors.
     """
-    largest = sorted(typed, key=lambda one: (-one["rows"], one["table"]))
-    names = [f"{one['table']} ({one['rows']:,})" for one in largest]
-    records = counted_noun(sum(one["rows"] for one in typed), "record")
+    largest = sorted(typed, key=lambda row: (-row["rows"], row["table"]))
+    names = [f"{row['table']} ({row['rows']:,})" for row in largest]
+    records = counted_noun(sum(row["rows"] for row in typed), "record")
     return f"{counted_noun(len(typed), 'typed table')} ({records}): {first_names(names, 5)}"
 
 
@@ -31,7 +31,7 @@ def topic_query(records: Mapping[str, int], typed: Sequence[Mapping[str, Any]]) 
     records: of this run, by topic. typed: see ``typed_line``. Without a topic: records of any.
     """
     own = {topic: count for topic, count in records.items() if topic not in {*TOPICS, *REGISTRY_TOPICS}}
-    tables = {one["topic"]: one for one in typed if one["rows"] > one["errors"]}
+    tables = {row["topic"]: row for row in typed if row["rows"] > row["errors"]}
     largest = max(own, key=lambda topic: (topic in tables, own[topic], topic), default=None)
     if largest is None:
         return "SELECT topic, timestamp, key_text, value_text FROM messages LIMIT 10"

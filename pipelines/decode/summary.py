@@ -127,7 +127,7 @@ class Summary:
     @property
     def missing_offsets(self) -> int:
         """Returns the number of offsets that no segment has, without those that are elsewhere."""
-        return sum(one.count for _, one in self.missing if one.is_lost)
+        return sum(range_.count for _, range_ in self.missing if range_.is_lost)
 
     def own_warnings(self) -> list[str]:
         """Returns warnings about the segments and transactions of this job."""
@@ -194,7 +194,7 @@ class Summary:
                 "damaged_before": sum(self.known_damage.values()),
                 **({} if self.chunks is not None else {"verdict": self.verdict().sentence}),
                 "missing_offsets": self.missing_offsets,
-                "missing": [{"log": log, **one.to_json()} for log, one in self.missing],
+                "missing": [{"log": log, **range_.to_json()} for log, range_ in self.missing],
                 "in_part": self.in_part,
                 "undecoded": self.undecoded,
                 "swap_files": self.swap_files,
@@ -249,13 +249,13 @@ class Summary:
         rows = [
             (
                 printable(topic),
-                f"{len(one.partitions):,}",
-                f"{one.segments:,}",
-                *(f"{getattr(one, name):,}" for name in counts),
-                size_text(one.bytes),
-                *(f"{one.damaged:,}" for _ in last),
+                f"{len(count.partitions):,}",
+                f"{count.segments:,}",
+                *(f"{getattr(count, name):,}" for name in counts),
+                size_text(count.bytes),
+                *(f"{count.damaged:,}" for _ in last),
             )
-            for topic, one in sorted(self.topics.items(), key=lambda item: (-item[1].damaged, item[0]))
+            for topic, count in sorted(self.topics.items(), key=lambda item: (-item[1].damaged, item[0]))
         ]
         columns = ("topic", "partitions", "segments", *counts, "bytes", *last)
         damage = [
@@ -263,7 +263,10 @@ class Summary:
             for found, by_segment in (("this run", self.damaged_segments), ("before", self.known_damage))
             for segment, ranges in sorted(by_segment.items())
         ]
-        missing = [(printable(log), f"{one.first:,}", one.last_text, one.why) for log, one in self.missing]
+        missing = [
+            (printable(log), f"{range_.first:,}", range_.last_text, range_.why)
+            for log, range_ in self.missing
+        ]
         yield from shortened(
             [
                 Section("", columns, rows, tuple(range(1, len(columns)))),
@@ -308,13 +311,13 @@ class Summary:
             ],
             [
                 "the offsets of damaged ranges, in the view lost_offsets" if self.damaged or before else "",
-                *lost_texts(one for _, one in self.missing),
+                *lost_texts(range_ for _, range_ in self.missing),
                 *self.tails.lost,
             ],
             [
                 f"{counted_noun(unreadable, 'path')} that can't be read" if unreadable else "",
                 *self.tails.unchecked,
-                *elsewhere_texts(one for _, one in self.missing),
+                *elsewhere_texts(range_ for _, range_ in self.missing),
                 *unlooked_texts(Counter(self.skipped)),
                 f"{counted_noun(left_out, 'segment')} left out, in part or whole" if left_out else "",
                 contents if self.touched else "",
@@ -344,9 +347,9 @@ class Summary:
             on_state = "SELECT topic, partition, first_lost, last_lost, cause, next_offset FROM lost_offsets"
         elif self.tails.bytes:
             on_state = "SELECT segment, last_offset, tail, tail_bytes FROM segments WHERE tail <> 'none'"
-        records = {topic: one.records for topic, one in self.topics.items()}
+        records = {topic: count.records for topic, count in self.topics.items()}
         queries = ["SELECT * FROM topics", on_state, topic_query(records, self.typed or ())]
-        return [place, "three queries to try:", *(f"  {query_line(self.lake, one)}" for one in queries)]
+        return [place, "three queries to try:", *(f"  {query_line(self.lake, query)}" for query in queries)]
 
     def to_text(self) -> str:
         """Returns the summary as text for a pipe, a file or a notebook."""

@@ -124,8 +124,8 @@ def _envelopes(database: duckdb.DuckDBPyConnection) -> dict[str, _Envelope]:
     own = _envelope(database, "value")
     if own is not None:
         return {"": own}
-    found = {name: _envelope(database, f"value.{quoted(name)}") for name in _fields(database, "value")}
-    return {name: one for name, one in found.items() if one is not None}
+    envelopes = {name: _envelope(database, f"value.{quoted(name)}") for name in _fields(database, "value")}
+    return {name: envelope for name, envelope in envelopes.items() if envelope is not None}
 
 
 def _envelope(database: duckdb.DuckDBPyConnection, place: str) -> _Envelope | None:
@@ -148,8 +148,8 @@ def _fields(database: duckdb.DuckDBPyConnection, place: str) -> dict[str, str]:
     type_ = _type(database, place)
     if not type_.startswith("STRUCT") or type_.endswith("]"):
         return {}
-    found = database.execute(f"DESCRIBE SELECT UNNEST({place}) FROM events").fetchall()
-    return {name: str(type_) for name, type_, *_ in found}
+    rows = database.execute(f"DESCRIBE SELECT UNNEST({place}) FROM events").fetchall()
+    return {name: str(type_) for name, type_, *_ in rows}
 
 
 def _after(envelopes: Mapping[str, _Envelope]) -> str:
@@ -164,12 +164,12 @@ def _after(envelopes: Mapping[str, _Envelope]) -> str:
 
 def _type_json(database: duckdb.DuckDBPyConnection) -> None:
     """Turns ``changes.after`` into a struct with types that fit all rows; JSON text if there are none."""
-    ((found,),) = database.execute("SELECT json_group_structure(after) FROM changes").fetchall()
-    structure: Any = json.loads(found) if found else None
+    ((grouped,),) = database.execute("SELECT json_group_structure(after) FROM changes").fetchall()
+    structure: Any = json.loads(grouped) if grouped else None
     if not isinstance(structure, dict) or not structure:
         _replace_after(database, "struct_pack(after := after::VARCHAR)")
         return
-    pointers = (sql_literal("/" + one.replace("~", "~0").replace("/", "~1")) for one in structure)
+    pointers = (sql_literal("/" + member.replace("~", "~0").replace("/", "~1")) for member in structure)
     _replace_after(database, f"json_extract(after, [{', '.join(pointers)}])")  # parsed once for all members
     columns = zip(safe_names(list(structure)), _members(database, list(structure.values())), strict=True)
     _replace_after(
@@ -191,15 +191,15 @@ def _members(database: duckdb.DuckDBPyConnection, structures: list[Any]) -> list
     def read(place: str, structure: Any, integer: str, real: str) -> str:
         return f"from_json({place}, {sql_literal(json.dumps(_storable(structure, integer, real)))})"
 
-    members = [(f"after[{at}]", one) for at, one in enumerate(structures, 1)]
+    members = [(f"after[{at}]", structure) for at, structure in enumerate(structures, 1)]
     checks = []
     for member in members:
         has_reals = '"DOUBLE"' in json.dumps(member[1])
         bigint, exact = (read(*member, integer, "DOUBLE") for integer in ("BIGINT", "HUGEINT"))
         checks.append(f"{bigint} IS DISTINCT FROM {exact}" if bigint != exact else "false")
         checks.append(_ROUNDED.format(place=member[0]) if has_reals else "false")
-    found = database.execute(f"SELECT {', '.join(f'bool_or({check})' for check in checks)} FROM changes")
-    flags = ["VARCHAR" if one else None for one in found.fetchall()[0]]
+    result = database.execute(f"SELECT {', '.join(f'bool_or({check})' for check in checks)} FROM changes")
+    flags = ["VARCHAR" if is_set else None for is_set in result.fetchall()[0]]
     kinds = zip(flags[::2], flags[1::2], strict=True)
     return [
         read(*member, integer or "BIGINT", real or "DOUBLE")
@@ -215,9 +215,9 @@ def _storable(structure: object, integer: str, real: str) -> Any:
     if isinstance(structure, dict):
         if len({name.casefold() for name in structure}) < len(structure):
             return "VARCHAR"
-        return {name: _storable(one, integer, real) for name, one in structure.items()}
+        return {name: _storable(part, integer, real) for name, part in structure.items()}
     if isinstance(structure, list):
-        return [_storable(one, integer, real) for one in structure]
+        return [_storable(part, integer, real) for part in structure]
     if structure in _INTEGERS:
         return integer
     if structure == "DOUBLE":

@@ -122,11 +122,11 @@ def _lines(done: Sequence[TypedTopic], address: str, seconds: float) -> list[str
 
 def _formats(topic: TypedTopic) -> str:
     """Returns the formats of the values, the most frequent first."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for side, label, _, reason, count in topic.counts:
         if side == "value":
-            found[f"{reason} ({label})" if reason else label] += count
-    return ", ".join(f"{name} {count:,}" for name, count in found.most_common(4))
+            counts[f"{reason} ({label})" if reason else label] += count
+    return ", ".join(f"{name} {count:,}" for name, count in counts.most_common(4))
 
 
 main = partial(run_command, DECODE_VALUES, run)

@@ -37,12 +37,12 @@ def side_structs(table: TypedTable) -> Mapping[str, str]:
 
     ``t`` is the table there.
     """
-    found = {}
+    structs = {}
     for side in SIDES:
         names = [n for n in table.schema.names if n.startswith(f"{side}_") and n != f"{side}_schema_id"]
         if side in table.schema.names or not names:
             continue
         is_held = " OR ".join(f"t.{quoted(name)} IS NOT NULL" for name in names)
         fields = ", ".join(f"{quoted(name.removeprefix(f'{side}_'))} := t.{quoted(name)}" for name in names)
-        found[side] = f"CASE WHEN {is_held} THEN struct_pack({fields}) END"
-    return found
+        structs[side] = f"CASE WHEN {is_held} THEN struct_pack({fields}) END"
+    return structs

@@ -113,9 +113,9 @@ class TypedJob:
                     "%s gets no typed table: its name has characters that Kafka does not allow", topic
                 )
                 continue
-            one = _Topic(self._lake, topic, files[topic], options, self._run_stage).update()
-            if one is not None:
-                changed.append(one)
+            updated = _Topic(self._lake, topic, files[topic], options, self._run_stage).update()
+            if updated is not None:
+                changed.append(updated)
         return changed
 
 
@@ -210,22 +210,22 @@ class _Topic:
         Both come from the first rows of the first file with data: a file may hold only transaction markers.
         """
         many = typed_files.BATCH_ROWS if self._options.infers else _SAMPLE
-        found = TypedRecords(
+        typed_records = TypedRecords(
             self._options.registry, self._topic, None, self._plain, self._options.infers, self._options.fills
         )
         for file in self._files:
             rows = first_rows(self._lake, file, many, (*typed_files.SIDES, "headers", "is_control"))
             for batch in rows.filter(pc.invert(rows.column("is_control"))).combine_chunks().to_batches():
-                found.learn(batch)
-            if found.plain:
+                typed_records.learn(batch)
+            if typed_records.plain:
                 break
-        self._plain, self._types = found.plain, typed_files.types_text(found.types)
+        self._plain, self._types = typed_records.plain, typed_files.types_text(typed_records.types)
 
     def _read_known(self) -> dict[str, str]:
         system, folder = open_store(self._path)
         with suppress(FileNotFoundError, ValueError), system.open_input_stream(f"{folder}/{_KNOWN}") as file:
-            found = json.loads(file.read())
-            return found if isinstance(found, dict) else {}
+            known = json.loads(file.read())
+            return known if isinstance(known, dict) else {}
         return {}
 
     def _write_known(self) -> None:
@@ -278,7 +278,7 @@ class _Topic:
             self._typed[name] for row in done if (name := typed_files.signature(row["file"])) in self._typed
         ]
         of = {path: path.partition("/")[0].removeprefix("partition=") for path in (*gone, *old)}
-        removes = [remove_action(path, 0, {"partition": one}) for path, one in of.items()]
+        removes = [remove_action(path, 0, {"partition": partition}) for path, partition in of.items()]
         # Where columns change, all files are new: one commit takes the old ones and brings the schema
         is_same = str(self._table.schema().to_json()) == str(schema.to_json())
         mode = "append" if is_same else "overwrite"
@@ -303,7 +303,7 @@ def _by_name(table: DeltaTable | None, topic: str | None) -> dict[str, str]:
 def _full_schema(columns: pa.Schema) -> pa.Schema:
     """Returns the columns of the table, with comments. columns: of its data files."""
     fields = [pa.field("partition", pa.int32()), *columns]
-    return pa.schema([one.with_metadata({"comment": _comment(one.name)}) for one in fields])
+    return pa.schema([field.with_metadata({"comment": _comment(field.name)}) for field in fields])
 
 
 def _comment(name: str) -> str:

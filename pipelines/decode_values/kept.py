@@ -44,7 +44,7 @@ def _keep_one(lake: str, mode: str, table: TypedTable) -> list[str]:
     topic_name = table.table.partition("/")[2]
     paths = [f"{name}/{topic_name}" for name in ((LATEST,) if mode == LATEST else (CDC, "history"))]
     made = [_made_of(lake, path) for path in paths]
-    if all(one.get(_MADE_OF) == str(table.version) for one in made):
+    if all(properties.get(_MADE_OF) == str(table.version) for properties in made):
         return []
     with one_database(lake, f'typed committed_records "{table.name}"') as database:
         if mode == LATEST:
@@ -53,7 +53,7 @@ def _keep_one(lake: str, mode: str, table: TypedTable) -> list[str]:
             return paths
         create_events(database, table)
         if not cdc.prepare(database):  # none, or none is left: compaction took the events of deleted rows
-            paths = [path for path, one in zip(paths, made, strict=True) if one]
+            paths = [path for path, properties in zip(paths, made, strict=True) if properties]
             for path in paths:
                 schema = pa.schema(open_table(table_path(lake, path)).schema().to_arrow())
                 _write(lake, path, schema.empty_table().to_reader(), table)

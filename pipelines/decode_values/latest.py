@@ -86,8 +86,8 @@ class SourceState:
 
     @staticmethod
     def of(text: str) -> SourceState:
-        found = json.loads(text)
-        return SourceState({int(p): tuple(one) for p, one in found["parts"].items()}, found["spread"])
+        state = json.loads(text)
+        return SourceState({int(p): tuple(part) for p, part in state["parts"].items()}, state["spread"])
 
 
 def select_latest(
@@ -127,9 +127,9 @@ def _look(
         database.executemany(
             "INSERT INTO ends VALUES (?, ?)", [[p, part[0]] for p, part in seen.parts.items()]
         )
-    found = database.execute(_SEEN.format(topic=sql_literal(table.topic))).fetchall()
-    now = {partition: (end, count, digest) for partition, end, count, digest, *_ in found}
-    before = {partition: (count, digest) for partition, *_, count, digest in found if count}
+    counted = database.execute(_SEEN.format(topic=sql_literal(table.topic))).fetchall()
+    now = {partition: (end, count, digest) for partition, end, count, digest, *_ in counted}
+    before = {partition: (count, digest) for partition, *_, count, digest in counted if count}
     return now, before == {partition: part[1:] for partition, part in seen.parts.items()}
 
 

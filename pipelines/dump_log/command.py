@@ -113,13 +113,13 @@ class _Dump:
         from kafka_log_lake.pipelines.dump_log.objects import content_objects
         from kafka_log_lake.udfs.indexes.tier_indexes import split_indexes
 
-        found = split_indexes(path)
+        indexes = split_indexes(path)
 
         def read(path: str, beside: str | None) -> bytes:
-            return found[os.path.join(os.path.dirname(path), beside) if beside else path]
+            return indexes[os.path.join(os.path.dirname(path), beside) if beside else path]
 
         text = dataclasses.replace(self._index_text, read=read)
-        for name, data in found.items():
+        for name, data in indexes.items():
             if self._json:
                 for entry_object in content_objects(name, data):
                     _write(_object(name, entry_object) + b"\n")
@@ -183,18 +183,18 @@ def _heading(path: str) -> str:
         return f"Log starting offset: {base_of(path)}"
     if name == BOOTSTRAP:
         return "KRaft bootstrap snapshot"
-    found = snapshot_id(name)
-    if found is None:
+    snapshot = snapshot_id(name)
+    if snapshot is None:
         raise Refused("its name does not begin with 20 digits of an offset and 10 of an epoch")
-    return f"Snapshot end offset: {found.end_offset}, epoch: {found.epoch}"
+    return f"Snapshot end offset: {snapshot.end_offset}, epoch: {snapshot.epoch}"
 
 
 def _logs_in(folder: str) -> list[str]:
     """Lists the ``.log`` and ``.log.deleted`` files of a folder by name. Raises a UserError without any."""
-    found = sorted(name for name in os.listdir(folder) if name.endswith((LOG, DELETED_SUFFIX)))
-    if not found:
+    logs = sorted(name for name in os.listdir(folder) if name.endswith((LOG, DELETED_SUFFIX)))
+    if not logs:
         raise UserError(f"{folder} has no .log or .log.deleted file")
-    return [os.path.join(folder, name) for name in found]
+    return [os.path.join(folder, name) for name in logs]
 
 
 def _object(path: str, fields: dict[str, Any]) -> bytes:

@@ -170,8 +170,8 @@ class IndexText:
             )
         batch = log.first_reaching(offset=offset, position=position)
         if batch is None or batch.last_offset != offset:
-            found = -1 if batch is None else batch.last_offset
-            self.found.missing.setdefault(where, []).append((offset, found))
+            last_offset = -1 if batch is None else batch.last_offset
+            self.found.missing.setdefault(where, []).append((offset, last_offset))
             return
         newest = log.newest_timestamp(batch, self.max_batch_uncompressed)
         if newest != timestamp:
@@ -180,11 +180,12 @@ class IndexText:
             self.found.out_of_order.setdefault(where, []).append((timestamp, before))
 
     def _producers(self, data: bytes) -> Iterator[str]:
-        found = read_producer_snapshot(data)
-        if found.problem is not None:
-            self.found.refused.append(found.problem)
+        snapshot = read_producer_snapshot(data)
+        rows = snapshot.entries.tolist()
+        if snapshot.problem is not None:
+            self.found.refused.append(snapshot.problem)
             return
-        for producer, epoch, sequence, last, delta, timestamp, coordinator, first in found.entries.tolist():
+        for producer, epoch, sequence, last, delta, timestamp, coordinator, first in rows:
             open_from = f"OptionalLong[{first}]" if first >= 0 else "OptionalLong.empty"
             line = f"producerId: {producer} producerEpoch: {epoch} coordinatorEpoch: {coordinator} "
             line += f"currentTxnFirstOffset: {open_from} lastTimestamp: {timestamp} "
@@ -245,8 +246,8 @@ def _transactions(data: bytes) -> Iterator[str]:
 
 def _decrement(sequence: int, by: int) -> int:
     """Subtracts from a sequence as Kafka's ``decrementSequence``: before 0 comes 2^31-1."""
-    found = sequence - by if sequence >= by else _MOST - (by - sequence) + 1
-    return ((found + _MOST + 1) & 0xFFFFFFFF) - _MOST - 1
+    sequence_before = sequence - by if sequence >= by else _MOST - (by - sequence) + 1
+    return ((sequence_before + _MOST + 1) & 0xFFFFFFFF) - _MOST - 1
 
 
 def _checkpoint(name: str, data: bytes) -> Iterator[str]:

@@ -119,7 +119,10 @@ def _unproven(source: ByteSource, e: Any, limit: int, parse: Parse | None) -> It
                 "timestamp_ms": record.timestamp,
                 "key": base64_text(key),
                 "value": base64_text(value),
-                "headers": [[name.decode(errors="replace"), base64_text(one)] for name, one in headers],
+                "headers": [
+                    [name.decode(errors="replace"), base64_text(header_value)]
+                    for name, header_value in headers
+                ],
                 "magic": int(e["magic"]),
                 "batch_position": int(e["position"]),
             } | _parsed(parse, record.offset, key, value)
@@ -143,18 +146,18 @@ def content_objects(name: str, data: bytes) -> Iterator[Object]:
     """Yields the objects of an index, a producer snapshot or a checkpoint by its content. name: of the
     file.
     """
-    found = broker_file(name)
-    if found is not None:
-        for row in decode_content(found, data).to_pylist():
+    file = broker_file(name)
+    if file is not None:
+        for row in decode_content(file, data).to_pylist():
             if row["error"] is None:
                 del row["error"]
-            yield {"kind": _ENTRY_KINDS.get(found.kind, "checkpoint"), **row}
+            yield {"kind": _ENTRY_KINDS.get(file.kind, "checkpoint"), **row}
 
 
 def entry_objects(path: str | os.PathLike[str]) -> Iterator[Object]:
     """Yields the objects of an index, a producer snapshot or a checkpoint. Raises ValueError and OSError."""
-    found = broker_file(os.fspath(path).removesuffix(DELETED))
-    kind = _ENTRY_KINDS.get(found.kind, "checkpoint") if found else "entry"
+    file = broker_file(os.fspath(path).removesuffix(DELETED))
+    kind = _ENTRY_KINDS.get(file.kind, "checkpoint") if file else "entry"
     for batch in decode_broker_file(path):
         for row in batch.to_pylist():
             if row["error"] is None:

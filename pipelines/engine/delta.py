@@ -141,11 +141,11 @@ def read_rows(
     selected = ", ".join(f'"{name}"' if name in there else f'NULL AS "{name}"' for name in names)
     condition = f" WHERE {where}" if where else ""
     query = QueryBuilder().register("rows", opened)
-    found = pa.RecordBatchReader.from_stream(query.execute(f'SELECT {selected} FROM "rows"{condition}'))
+    reader = pa.RecordBatchReader.from_stream(query.execute(f'SELECT {selected} FROM "rows"{condition}'))
     wanted = pa.schema([schema.field(name) for name in names])
     # deltalake's batches keep what they were decoded from: each is copied before the next ones come
     batches: list[pa.RecordBatch] = []
-    while some := list(itertools.islice(found, _BATCHES)):
+    while some := list(itertools.islice(reader, _BATCHES)):
         batches += pa.Table.from_batches(some).cast(wanted).combine_chunks().to_batches()
     return pa.Table.from_batches(batches, wanted)
 

@@ -119,12 +119,12 @@ class Driver:
         tasks, work = self.parallelism(), partial(preflight.look, preflight.NEEDED, True)
         with preflight.as_code():
             try:
-                found = self._context.range(tasks, numSlices=tasks).mapPartitions(work).collect()
+                texts = self._context.range(tasks, numSlices=tasks).mapPartitions(work).collect()
             except Exception as error:
                 python = self._context.pythonExec
                 reason = f"{python} does not run on the executors: {one_line(error)}"
                 raise UserError(f"{reason}; {ADVICE}") from None
-        return [preflight.Executor.of(text) for text in sorted(set(found))]
+        return [preflight.Executor.of(text) for text in sorted(set(texts))]
 
     def heap_of_tasks(self) -> int | None:
         """Returns the bytes of Java's heap where tasks run; None where it is not known."""

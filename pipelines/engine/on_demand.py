@@ -136,10 +136,10 @@ def spark_on_demand(
     settings: Running, *, only_plans: bool = False, given: SparkSession | None = None
 ) -> Iterator[SparkOnDemand]:
     """Yields a ``SparkOnDemand`` for one job, and stops what it started at the end."""
-    one = SparkOnDemand(settings, only_plans=only_plans, given=given)
+    on_demand = SparkOnDemand(settings, only_plans=only_plans, given=given)
     try:
         if is_submitted():
-            _ = one.spark  # a cluster takes a program that never joins its session for a failed one
-        yield one
+            _ = on_demand.spark  # a cluster takes a program that never joins its session for a failed one
+        yield on_demand
     finally:
-        one.stop()
+        on_demand.stop()

@@ -136,24 +136,24 @@ class WorkerPool:
     def _end_workers(self) -> None:
         with self._lock:
             self._given_up.set()
-            for one in self._all:
-                one.end()
+            for worker in self._all:
+                worker.end()
             self._all, self._idle = [], []
 
     def _run(self, call: bytes, given_up: Event) -> Any:
         failed: Exception = RunFailed("another task failed")
         for _ in range(_ATTEMPTS):
-            one = self._take(given_up)
-            if one is None:
+            worker = self._take(given_up)
+            if worker is None:
                 break
             try:
-                return ask(one.connection, call)
+                return ask(worker.connection, call)
             except StageFailed as error:
                 failed = error
             except (EOFError, OSError):
-                failed = RunFailed(one.how_it_ended())
+                failed = RunFailed(worker.how_it_ended())
             finally:
-                self._put_back(one)
+                self._put_back(worker)
         raise failed
 
     def _take(self, given_up: Event) -> Worker | None:
@@ -166,10 +166,10 @@ class WorkerPool:
             self._all.append(StartedWorker())
             return self._all[-1]
 
-    def _put_back(self, one: Worker) -> None:
+    def _put_back(self, worker: Worker) -> None:
         with self._lock:
-            if one in self._all and one.is_alive:
-                self._idle.append(one)
+            if worker in self._all and worker.is_alive:
+                self._idle.append(worker)
 
 
 class Worker(abc.ABC):
@@ -246,8 +246,8 @@ def _serve(connection: Connection, notes: int, inherited: Iterable[Connection]) 
 
     inherited: ends of connections that are the parent's: while one is open, the other end does not end.
     """
-    for one in inherited:
-        one.close()
+    for connection_ in inherited:
+        connection_.close()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -27,10 +27,9 @@ from kafka_log_lake.pipelines.export.statement import not_in_typed, of_texts, of
 from kafka_log_lake.pipelines.export.workbook import CELL, CellsCut, write_xlsx
 from kafka_log_lake.pipelines.lake.address import open_lake, open_log
 from kafka_log_lake.pipelines.lake.published import published_tables
-from kafka_log_lake.pipelines.query.command import duckdb_reads
-from kafka_log_lake.pipelines.query.duck import answer, arrow
-from kafka_log_lake.pipelines.query.files import check_place, write_csv, write_parquet
-from kafka_log_lake.pipelines.sql.database import open_database
+from kafka_log_lake.pipelines.sql.answer_files import check_place, write_csv, write_parquet
+from kafka_log_lake.pipelines.sql.answers import answer, arrow
+from kafka_log_lake.pipelines.sql.database import duckdb_reads, open_database
 from kafka_log_lake.pipelines.sql.types import quoted
 from kafka_log_lake.pipelines.typed.tables import TypedTable, typed_tables
 from kafka_log_lake.udfs.format.report_tables import VALUE_ERRORS
@@ -87,7 +86,7 @@ def place_and_format(topic: str, output: str | None, form: str) -> tuple[str, st
     if form == "auto":
         form = suffix if output is not None else "parquet"
     if form not in EXPORT_FORMATS:
-        names = ", ".join(f".{one}" for one in EXPORT_FORMATS)
+        names = ", ".join(f".{format_}" for format_ in EXPORT_FORMATS)
         raise UserError(f"--output {printable(output or '')} must end in one of {names}; or add --format")
     # A folder may be named as no topic of Kafka is
     return output or f"{re.sub(r'[^A-Za-z0-9._-]', '_', topic)}.{form}", form
@@ -104,7 +103,9 @@ def _number(database: duckdb.DuckDBPyConnection, statement: str, *values: str) -
 
 
 def _check_topic(database: duckdb.DuckDBPyConnection, topic: str) -> None:
-    topics = [one for (one,) in database.cursor().execute("SELECT DISTINCT topic FROM segments").fetchall()]
+    topics = [
+        topic_ for (topic_,) in database.cursor().execute("SELECT DISTINCT topic FROM segments").fetchall()
+    ]
     if topic not in topics:
         raise UserError(f"the lake has no topic {printable(topic)}{nearest(topic, topics)}")
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.generated import without_controls
-from kafka_log_lake.pipelines.query.json_rows import encoded
+from kafka_log_lake.pipelines.sql.json_rows import encoded
 
 # Of a sheet, by Excel's specifications and limits; a cell's in UTF-16 code units
 ROWS, COLUMNS, CELL = 1_048_576, 16_384, 32_767
@@ -85,7 +85,7 @@ def _cells(column: pa.Array) -> list[Any]:
         return _each(column, lambda value: base64.b64encode(value).decode())
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _each(column, without_controls)
-    return [_text(one) for one in encoded(column)]
+    return [_text(cell) for cell in encoded(column)]
 
 
 def _each(column: pa.Array, cell: Callable[[Any], Any]) -> list[Any]:

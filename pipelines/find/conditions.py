@@ -87,15 +87,15 @@ class InBounds(Condition):
 
     def matches(self, records: pa.RecordBatch) -> np.ndarray:
         values = records.column(self.column).to_numpy()
-        found = np.zeros(len(values), dtype=bool)
+        is_inside = np.zeros(len(values), dtype=bool)
         for low, high in self.bounds:
             inside = np.ones(len(values), dtype=bool)
             if low is not None:
                 inside &= values >= low
             if high is not None:
                 inside &= values < high
-            found |= inside
-        return found
+            is_inside |= inside
+        return is_inside
 
 
 @dataclass(frozen=True)
@@ -140,12 +140,12 @@ class Anywhere(_Text):
         return () if "\ufffd".encode() in self.text else (self.text,)
 
     def matches(self, records: pa.RecordBatch) -> np.ndarray:
-        found = self._holds(records.column("key")) | self._holds(records.column("value"))
+        is_held = self._holds(records.column("key")) | self._holds(records.column("value"))
         lists = records.column("headers")
         pairs, parents = lists.flatten(), pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
         of_header = self._holds(pairs.field(0).cast(pa.binary())) | self._holds(pairs.field(1))
-        found[parents[of_header]] = True
-        return found
+        is_held[parents[of_header]] = True
+        return is_held
 
     def _holds(self, column: pa.Array) -> np.ndarray:
         return _mask(pc.match_substring(column, pattern=self.text)).copy()
@@ -227,9 +227,9 @@ class HasHeader(Condition):
         equal = pc.equal(pairs.field(0), pa.scalar(self.name))
         if self.value is not None:
             equal = pc.and_(equal, pc.equal(pairs.field(1), pa.scalar(self.value, pa.binary())))
-        found = np.zeros(len(lists), dtype=bool)
-        found[parents.to_numpy(zero_copy_only=False)[_mask(equal)]] = True
-        return found
+        is_held = np.zeros(len(lists), dtype=bool)
+        is_held[parents.to_numpy(zero_copy_only=False)[_mask(equal)]] = True
+        return is_held
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ class JsonField(Condition):
         if self.payloads is None:
             return np.fromiter((self._is_in(value) for value in values), dtype=bool, count=len(values))
         both = zip(values, records.column("headers").to_pylist(), strict=True)
-        return np.fromiter((self._is_in(*one) for one in both), dtype=bool, count=len(values))
+        return np.fromiter((self._is_in(*pair) for pair in both), dtype=bool, count=len(values))
 
     def _is_in(self, value: bytes | None, headers: list[dict[str, Any]] | None = None) -> bool:
         if not value:
@@ -325,22 +325,22 @@ def _same(one: object, other: object) -> bool:
 def _equal(values: pa.Array, wanted: bytes) -> np.ndarray:
     """Returns bool[n]: which values (binary[n]) equal these bytes; false where one is null."""
     valid, bounds, content = values.buffers()
-    found, first = np.zeros(len(values), dtype=bool), values.offset
+    is_equal, first = np.zeros(len(values), dtype=bool), values.offset
     equal_to(
         np.frombuffer(content or b"", dtype=np.uint8),
         np.frombuffer(bounds, dtype=np.int32)[first : first + len(values) + 1],
         np.frombuffer(wanted, dtype=np.uint8),
-        found,
+        is_equal,
     )
-    if values.null_count and found.any():
+    if values.null_count and is_equal.any():
         bits = np.unpackbits(np.frombuffer(valid, dtype=np.uint8), bitorder="little")
-        found &= bits[first : first + len(values)].astype(bool)
-    return found
+        is_equal &= bits[first : first + len(values)].astype(bool)
+    return is_equal
 
 
-def _mask(found: pa.Array) -> np.ndarray:
+def _mask(mask: pa.Array) -> np.ndarray:
     """Converts a boolean Arrow array to bool[n], false where it is null."""
-    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
+    return np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def columns_of(conditions: Iterable[Condition]) -> set[str]:

@@ -17,7 +17,7 @@ from kafka_log_lake.udfs.files import SCHEMA
 from kafka_log_lake.udfs.storage.opening import open_source
 
 _SCHEMA = pa.schema([SCHEMA.field(name) for name in COLUMNS])
-_NO_RECORDS = pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in _SCHEMA], schema=_SCHEMA)
+_NO_RECORDS = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in _SCHEMA], schema=_SCHEMA)
 _HELD_BATCHES, _HELD_SEGMENTS = 64, 4
 
 SegmentMatches = tuple[Segment, pa.RecordBatch]
@@ -41,15 +41,15 @@ class Context:
         self._batch = lru_cache(_HELD_BATCHES)(self._read_records)
 
     def around(
-        self, found: Iterable[SegmentMatches], number: int
+        self, held: Iterable[SegmentMatches], number: int
     ) -> Iterator[tuple[Segment, pa.RecordBatch, pa.Array]]:
         """Yields matches with up to ``number`` records before and after each, each record once, in log order.
 
-        found: matches in the order of the log. Yields (segment, its records, bool[n]: which are matches).
+        held: matches in the order of the log. Yields (segment, its records, bool[n]: which are matches).
         """
         matches: set[_RecordPlace] = set()
         begin = end = None
-        for place in self._places(found):
+        for place in self._places(held):
             first, last = self._moved(place, -number), self._moved(place, number)
             if begin is not None and end is not None and first > self._moved(end, 1):
                 yield from self._between(begin, end, matches)
@@ -59,9 +59,9 @@ class Context:
         if begin is not None and end is not None:
             yield from self._between(begin, end, matches)
 
-    def _places(self, found: Iterable[SegmentMatches]) -> Iterator[_RecordPlace]:
+    def _places(self, matches: Iterable[SegmentMatches]) -> Iterator[_RecordPlace]:
         numbers = {segment.segment: at for at, segment in enumerate(self._segments)}
-        for segment, batch in found:
+        for segment, batch in matches:
             of_segment = numbers[segment.segment]
             pairs = zip(
                 *(batch.column(name).to_pylist() for name in ("batch_position", "offset")), strict=True
@@ -79,7 +79,7 @@ class Context:
             rows = self._batch(of_segment, at)
             stop = end.row + 1 if (of_segment, at) == (end.segment, end.batch) else rows.num_rows
             if stop > row:
-                is_match = [_RecordPlace(of_segment, at, one) in matches for one in range(row, stop)]
+                is_match = [_RecordPlace(of_segment, at, row_) in matches for row_ in range(row, stop)]
                 yield self._segments[of_segment], rows[row:stop], pa.array(is_match)
             following = self._next(of_segment, at, 1)
             if following is None:

@@ -96,8 +96,8 @@ class LakeSearch(Searching):
         names = ", ".join(NEEDED)
         statement = f"SELECT {names} FROM published_records WHERE topic = ? AND NOT is_control"
         with self._database.cursor() as other:  # the search's answer is still open
-            found = other.sql(f"{statement} ORDER BY partition, {ORDER} LIMIT {SAMPLE}", params=[topic])
-            rows: list[dict[str, Any]] = found.to_arrow_table().to_pylist()
+            sampled = other.sql(f"{statement} ORDER BY partition, {ORDER} LIMIT {SAMPLE}", params=[topic])
+            rows: list[dict[str, Any]] = sampled.to_arrow_table().to_pylist()
             return rows
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -141,14 +141,14 @@ class LakeSearch(Searching):
         for logs in _together(self._logs(), 1 if self.request.looks_into_values else _TOPICS_TOGETHER):
             self._logs_held, self._rows_held = logs, {}
             conditions = self._request_of(logs[0].topic).conditions
-            by_folder = groupby(self._matches(logs, conditions), lambda found: found[0])
-            folder, found = next(by_folder, ("", iter(())))
+            by_folder = groupby(self._matches(logs, conditions), lambda match: match[0])
+            folder, matches = next(by_folder, ("", iter(())))
             for log in logs:
                 if folder != log.partition_dir:
                     yield log, iter(())
                     continue
-                yield log, (batch for _, batch in found)
-                folder, found = next(by_folder, ("", iter(())))
+                yield log, (batch for _, batch in matches)
+                folder, matches = next(by_folder, ("", iter(())))
 
     def _matches(
         self, logs: Sequence[LakeLog], conditions: Sequence[Condition], columns: Sequence[str] = COLUMNS
@@ -224,24 +224,28 @@ class LakeSearch(Searching):
     def _rows_of(self, statement: str, log: LakeLog) -> list[Sequence[Any]]:
         """Returns a statement's rows about a log; executed once for all logs that are searched together."""
         if statement not in self._rows_held:
-            found: dict[str, list[Sequence[Any]]] = defaultdict(list)
+            rows: dict[str, list[Sequence[Any]]] = defaultdict(list)
             values = {
-                "topics": sorted({one.topic for one in self._logs_held}),
-                "partitions": sorted({one.partition for one in self._logs_held}),
+                "topics": sorted({held.topic for held in self._logs_held}),
+                "partitions": sorted({held.partition for held in self._logs_held}),
             }
             for folder, *row in self._database.execute(statement, values).fetchall():
-                found[folder].append(row)
-            self._rows_held[statement] = found
+                rows[folder].append(row)
+            self._rows_held[statement] = rows
         return self._rows_held[statement].get(log.partition_dir, [])
 
     def _transactions(self, log: LakeLog) -> Transactions:
         rows = self._rows_of(TRANSACTIONS, log)
-        found = np.zeros(len(rows), dtype=TRANSACTION)
-        for one, (*values, outcome, is_over) in zip(found, rows, strict=True):
+        transactions = np.zeros(len(rows), dtype=TRANSACTION)
+        for transaction, (*values, outcome, is_over) in zip(transactions, rows, strict=True):
             for name, value in zip(_FIELDS, values, strict=True):
-                one[name] = value
-            one["has_data"], one["control_type"], one["is_over"] = True, _CONTROLS[outcome], is_over
-        return Transactions.of(found, start=self._starts.get(log.partition_dir))
+                transaction[name] = value
+            transaction["has_data"], transaction["control_type"], transaction["is_over"] = (
+                True,
+                _CONTROLS[outcome],
+                is_over,
+            )
+        return Transactions.of(transactions, start=self._starts.get(log.partition_dir))
 
     @cached_property
     def _starts(self) -> dict[str, LogStart]:
@@ -255,8 +259,8 @@ class LakeSearch(Searching):
     def _last_offsets(self, log: LakeLog, transactions: Transactions) -> LastOffsets:
         keys = pa.array(self.request.keys, pa.binary())
         if not self.request.keys:
-            found = self._of_log(log, self._request_of(log.topic).conditions)
-            keys = distinct_keys(self._decided(found, transactions))
+            batches = self._of_log(log, self._request_of(log.topic).conditions)
+            keys = distinct_keys(self._decided(batches, transactions))
         last = LastOffsets(keys.to_pylist())
         for batch in self._of_log(log, [OneOf("key", keys)], ("key", *DECIDING)):
             last.add(batch, transactions.outcomes)
@@ -282,18 +286,18 @@ class LakeSearch(Searching):
 
     def _damages(self, log: LakeLog) -> list[DamagedRange]:
         """Returns the damaged ranges of a log with the offsets around them."""
-        found = [DamagedRange(*row) for row in self._rows_of(DAMAGES, log)] if log.damaged else []
-        lost = [one for one in self._lost[log.partition_dir] if one.cause == DAMAGE]
-        return [_widened(damage, lost) for damage in found]
+        damages = [DamagedRange(*row) for row in self._rows_of(DAMAGES, log)] if log.damaged else []
+        lost = [range_ for range_ in self._lost[log.partition_dir] if range_.cause == DAMAGE]
+        return [_widened(damage, lost) for damage in damages]
 
     def _missing(self, log: LakeLog) -> list[Unseen]:
         """Returns the missing offsets of a log that may hide a match."""
-        return [one for one in self._lost[log.partition_dir] if one.cause != DAMAGE]
+        return [range_ for range_ in self._lost[log.partition_dir] if range_.cause != DAMAGE]
 
     @cached_property
     def _lost(self) -> Mapping[str, list[Unseen]]:
         """Returns lost offsets that may hide a match, by the folders of logs."""
-        found: dict[str, list[Unseen]] = defaultdict(list)
+        ranges: dict[str, list[Unseen]] = defaultdict(list)
         logs = self._database.execute(SUSPECTS).fetchall()
         if CHECKPOINTS.name in self._tables:  # of logs whose start or end is missing
             with open_database(self.lake, CHECKPOINTS.name, tables=self._tables) as other:
@@ -305,8 +309,8 @@ class LakeSearch(Searching):
             values = [[*self.request.causes, DAMAGE, START, END], folders]
             with open_database(self.lake, "lost_offsets", self.threads, tables=self._tables) as other:
                 for folder, first, last, cause in other.execute(statement, values).fetchall():
-                    found[folder].append(Unseen(first, last, cause=cause, detail=_WHY.get(cause, "")))
-        return found
+                    ranges[folder].append(Unseen(first, last, cause=cause, detail=_WHY.get(cause, "")))
+        return ranges
 
 
 def _widened(damage: DamagedRange, lost: Iterable[Unseen]) -> DamagedRange:
@@ -315,10 +319,10 @@ def _widened(damage: DamagedRange, lost: Iterable[Unseen]) -> DamagedRange:
     lost: offsets of the log that are lost in damage.
     """
     first = damage.first_lost
-    for one in lost:
-        if first is not None and one.first <= first and (one.last is None or first <= one.last):
-            following = None if one.last is None else one.last + 1
-            return replace(damage, last_offset=one.first - 1, next_offset=following)
+    for range_ in lost:
+        if first is not None and range_.first <= first and (range_.last is None or first <= range_.last):
+            following = None if range_.last is None else range_.last + 1
+            return replace(damage, last_offset=range_.first - 1, next_offset=following)
     return damage
 
 

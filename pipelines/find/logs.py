@@ -97,16 +97,16 @@ def home_first(logs: Collection[AnyLog], request: Request) -> tuple[list[AnyLog]
     First come those that Kafka's default partitioner gives the keys to, among as many partitions as the
     highest number of the topic says. The others follow, unless the partitioner is trusted.
     """
-    found = [log for log in logs if log.segments and request.takes(log.partition)]
-    found.sort(key=lambda log: (log.topic, log.partition, log.partition_dir))
+    searched = [log for log in logs if log.segments and request.takes(log.partition)]
+    searched.sort(key=lambda log: (log.topic, log.partition, log.partition_dir))
     if not request.keys:
-        return found, 0
+        return searched, 0
     partitions: dict[str, int] = defaultdict(int)
     for log in logs:
         partitions[log.topic] = max(partitions[log.topic], log.partition + 1)
     home = {topic: _partitions_of(request.keys, number) for topic, number in partitions.items()}
-    first = [log for log in found if log.partition in home[log.topic]]
-    rest = [log for log in found if log.partition not in home[log.topic]]
+    first = [log for log in searched if log.partition in home[log.topic]]
+    rest = [log for log in searched if log.partition not in home[log.topic]]
     return (first, len(rest)) if request.trust_partitioner else (first + rest, 0)
 
 
@@ -207,10 +207,10 @@ class Workers:
                 if slices[0].segment.partition_dir in done:
                     future.cancel()
                     continue
-                for found in self._all(work, slices, future, done):
-                    for one in _continuous(work, found, end):
-                        end = one.slice_.segment.uri, _end_of(one)
-                        yield one
+                for result_ in self._all(work, slices, future, done):
+                    for result in _continuous(work, result_, end):
+                        end = result.slice_.segment.uri, _end_of(result)
+                        yield result
         finally:
             for _, _, future in waiting:
                 future.cancel()
@@ -242,27 +242,27 @@ def _end_of(result: SliceResult) -> int:
     return result.scan.report.totals.end if result.rest is None else result.rest
 
 
-def _continuous(work: SliceTask, found: SliceResult, end: tuple[str, int] | None) -> Iterator[SliceResult]:
+def _continuous(work: SliceTask, result: SliceResult, end: tuple[str, int] | None) -> Iterator[SliceResult]:
     """Searches a slice again if it does not start where the previous one ended; yields the results.
 
     end: segment URI and byte where the previous slice ended; None before the first.
     """
-    slice_, totals = found.slice_, found.scan.report.totals
-    if end is None or end[0] != slice_.segment.uri or slice_.exact_start or found.scan.report.problem:
-        yield found
+    slice_, totals = result.slice_, result.scan.report.totals
+    if end is None or end[0] != slice_.segment.uri or slice_.exact_start or result.scan.report.problem:
+        yield result
         return
     if end[1] >= slice_.stop:
         return
     if totals.begin == end[1]:
-        yield found
+        yield result
         return
     again = replace(slice_, start=end[1], exact_start=True)
     while True:
-        found = work(again)
-        yield found
-        if found.rest is None:
+        result = work(again)
+        yield result
+        if result.rest is None:
             return
-        again = _rest_of(found)
+        again = _rest_of(result)
 
 
 @contextmanager

@@ -232,7 +232,8 @@ def _details(row: dict[str, Any]) -> Iterator[str]:
             counted_noun(len(row["headers"]), "header")
             + ": "
             + "; ".join(
-                printable(one["key"]) + "=" + " ".join(_text(one["value"])[-1:]) for one in row["headers"]
+                printable(header["key"]) + "=" + " ".join(_text(header["value"])[-1:])
+                for header in row["headers"]
             )
         )
     if row["producer_id"] >= 0:

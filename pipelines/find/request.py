@@ -110,10 +110,10 @@ class Request:
         """Returns the most matches of one partition; None: unlimited."""
         return (self.limit or 1) if self.only else self.limit
 
-    def left_of_a_log(self, found: int) -> int | None:
+    def left_of_a_log(self, matches: int) -> int | None:
         """Returns how many matches of the next partition are wanted; None: all. found: matches so far."""
         most = self.limit_of_a_log
-        return None if most is None else most - (0 if self.only else found)
+        return None if most is None else most - (0 if self.only else matches)
 
     def may_hide(self, first: int | None, last: int | None) -> bool:
         """Returns whether damage at offsets ``first`` (None: none) to ``last`` (None: any) may hide one.
@@ -258,7 +258,7 @@ def _offset(request: Request, texts: list[Any], wanted: bool) -> None:
 def _bounds(text: str) -> Bounds:
     low, colon, high = text.partition(":")
     try:
-        first, end = (_number(one) if one else None for one in (low, high))
+        first, end = (_number(part) if part else None for part in (low, high))
     except ValueError:
         first = end = None
     if not colon and first is not None and first >= 0:

@@ -110,8 +110,8 @@ class LogSearch(Searching):
                 yield from self._of_log(pool, log, results)
                 if self._is_enough:
                     break
-        for of_log, one in self._held:
-            super()._note_unseen(of_log, not_covered(one, self._covered[of_log.partition_dir]))
+        for of_log, covered in self._held:
+            super()._note_unseen(of_log, not_covered(covered, self._covered[of_log.partition_dir]))
 
     def _note_unseen(self, log: SegmentLog | LakeLog, missing: Iterable[Unseen]) -> None:
         """Notes unsearched offsets; for a log with ``.log.deleted`` files later, without what those hold."""
@@ -175,12 +175,12 @@ class LogSearch(Searching):
                     parts = [[segment] for segment in reversed(log.segments)]
                 for segments in parts:
                     for task in tasks_of(segments, self.request.is_bounded):
-                        yield from ((work, one) for one in begin_with(alone, task))
+                        yield from ((work, slice_) for slice_ in begin_with(alone, task))
                         alone = 0
 
         by_folder = {log.partition_dir: log for log in logs}
         results = pool.in_order(tasks(), self._done)
-        for folder, of_log in groupby(results, lambda found: found.slice_.segment.partition_dir):
+        for folder, of_log in groupby(results, lambda result: result.slice_.segment.partition_dir):
             yield by_folder[folder], of_log
 
     def _work(self, pool: Workers, log: SegmentLog) -> SliceSearch:
@@ -276,15 +276,15 @@ class LogSearch(Searching):
             keys = pa.array(self.request.keys, pa.binary())
             if not self.request.keys:
                 work = replace(self._work(pool, log), most=None, columns=columns)
-                found = self._read(pool, log.segments, work)
-                keys = distinct_keys(batch for result in found for batch in result.batches)
+                results = self._read(pool, log.segments, work)
+                keys = distinct_keys(batch for result in results for batch in result.batches)
             known = LastOffsets(keys.to_pylist())
             scans: dict[Segment, list[SliceScan]] = defaultdict(list)
             later = Request([OneOf("key", keys)], keys=tuple(keys.to_pylist()))
             work = SliceSearch(later, self.max_batch_uncompressed, columns=columns)
-            for one in self._read(pool, log.all_segments, work):
-                scans[one.slice_.segment].append(one.scan)
-                for batch in one.batches:
+            for result in self._read(pool, log.all_segments, work):
+                scans[result.slice_.segment].append(result.scan)
+                for batch in result.batches:
                     known.add(batch, self._outcomes(pool, log, batch))
             for damage in damages_in(scans):
                 known.note(damage)
@@ -306,14 +306,14 @@ class LogSearch(Searching):
         """Returns the transactions and the scans of a whole log, read from the headers of its batches."""
         if log.partition_dir not in self._headers:
             read = [*self._read(pool, log.all_segments, ReadHeaders(self.max_batch_uncompressed))]
-            found = of_one_log(np.concatenate([one.scan.transactional for one in read]))
+            transactions = of_one_log(np.concatenate([result.scan.transactional for result in read]))
             scans: dict[Segment, list[SliceScan]] = defaultdict(list)
-            for one in read:
-                scans[one.slice_.segment].append(one.scan)
+            for result in read:
+                scans[result.slice_.segment].append(result.scan)
             # what a .log.deleted file has no marker of may have it in another file
             open_as = OPEN if left_state(log.partition_dir) != "deleted" else None
             start = self._log_starts.get(log.partition_dir)
-            self._headers[log.partition_dir] = Transactions.of(found, open_as, start), scans
+            self._headers[log.partition_dir] = Transactions.of(transactions, open_as, start), scans
         return self._headers[log.partition_dir]
 
     def _note_damage(
@@ -352,8 +352,10 @@ class LogSearch(Searching):
             if not (has_gap(scans, request, passed) or has_wrong):
                 return None
             scans = self._read_headers(pool, log)[1]  # other segments may show that the log cleaner ran
-        found = judged(scans, self._witnesses(log))
-        return found._replace(missing=[one for one in found.missing if one.cause in request.causes])
+        judgement = judged(scans, self._witnesses(log))
+        return judgement._replace(
+            missing=[range_ for range_ in judgement.missing if range_.cause in request.causes]
+        )
 
 
 def _folder_of(log: SegmentLog) -> str:
@@ -363,7 +365,7 @@ def _folder_of(log: SegmentLog) -> str:
 
 def _last(held: Sequence[tuple[Segment, pa.RecordBatch]], most: int) -> list[tuple[Segment, pa.RecordBatch]]:
     """Returns the last ``most`` matches, in the order of the log. held: of each segment in its order."""
-    ordered = sorted(held, key=lambda one: one[0].file_base_offset)
+    ordered = sorted(held, key=lambda part: part[0].file_base_offset)
     kept: list[tuple[Segment, pa.RecordBatch]] = []
     for segment, batch in reversed(ordered):
         left = min(most, batch.num_rows)

@@ -45,7 +45,9 @@ class Criteria:
         """Returns the conditions to evaluate first, and those on the large columns of what these leave."""
         late = [condition for condition in self.conditions if set(condition.columns) & set(_LARGE)]
         early = [condition for condition in self.conditions if condition not in late]
-        return (early, late) if any("key" in one.columns for one in early) else ([*early, *late], [])
+        return (
+            (early, late) if any("key" in condition.columns for condition in early) else ([*early, *late], [])
+        )
 
 
 class SegmentSearch:
@@ -131,10 +133,10 @@ class BatchFilter:
         if not self._places:
             counts = np.bincount(window[: 1 << 13], minlength=256)
             self._places = [_rarest(text, counts) for text in self._texts]
-        found = batches["fault"] != 0
+        may_hold = batches["fault"] != 0
         for text, places in zip(self._texts, self._places, strict=True):
-            plain_batches_with(window, batches, text, places, found)
-        return found
+            plain_batches_with(window, batches, text, places, may_hold)
+        return may_hold
 
 
 def _texts(conditions: Iterable[Condition]) -> tuple[bytes, ...]:
@@ -157,16 +159,16 @@ def _overlaps_offsets(batches: np.ndarray, bounds: Bounds) -> np.ndarray:
     offset past int64 wraps around.
     """
     is_wrapper = (batches["magic"] < f.MAGIC_V2) & (batches["codec"] != f.CODEC_NONE)
-    found = np.ones(len(batches), dtype=bool)
+    may_overlap = np.ones(len(batches), dtype=bool)
     if bounds.low is not None:
-        found &= (
+        may_overlap &= (
             (is_wrapper & (batches["magic"] == f.MAGIC_V0))
             | (batches["last_offset"] >= bounds.low)
             | (batches["last_offset"] < batches["base_offset"])
         )
     if bounds.high is not None:
-        found &= is_wrapper | (batches["base_offset"] < bounds.high)
-    return found
+        may_overlap &= is_wrapper | (batches["base_offset"] < bounds.high)
+    return may_overlap
 
 
 def _overlaps_times(batches: np.ndarray, bounds: Bounds) -> np.ndarray:
@@ -180,10 +182,10 @@ def _overlaps_times(batches: np.ndarray, bounds: Bounds) -> np.ndarray:
     is_of_all = (batches["timestamp_type"] == f.LOG_APPEND_TIME) | (
         (batches["magic"] == f.MAGIC_V1) & (batches["codec"] == f.CODEC_NONE)
     )
-    found = np.ones(len(batches), dtype=bool)
+    may_overlap = np.ones(len(batches), dtype=bool)
     if bounds.low is not None:
         is_plain = (batches["magic"] >= f.MAGIC_V2) & (batches["codec"] == f.CODEC_NONE)
-        found &= ~is_known | (is_plain & ~is_of_all) | (newest >= bounds.low)
+        may_overlap &= ~is_known | (is_plain & ~is_of_all) | (newest >= bounds.low)
     if bounds.high is not None:
-        found &= ~is_known | ~is_of_all | (newest < bounds.high)
-    return found
+        may_overlap &= ~is_known | ~is_of_all | (newest < bounds.high)
+    return may_overlap

@@ -188,15 +188,17 @@ def _are_deciding(_: np.ndarray, batches: np.ndarray) -> np.ndarray:
 
 def _run(slice_: Slice, work: Callable[[Slice, ByteSource, SliceResult], None]) -> SliceResult:
     """Runs ``work`` on a slice and returns its result, with a problem if the segment can't be read."""
-    found = SliceResult(slice_, SliceScan(SliceReport(slice_.group_id, slice_.segment.segment, slice_.start)))
+    result = SliceResult(
+        slice_, SliceScan(SliceReport(slice_.group_id, slice_.segment.segment, slice_.start))
+    )
 
     def read(source: ByteSource, _: SliceReport) -> SliceResult:
-        work(slice_, source, found)
-        return found
+        work(slice_, source, result)
+        return result
 
     def failed(report: SliceReport) -> SliceResult:
-        found.scan.report = report
-        return found
+        result.scan.report = report
+        return result
 
     return read_slice(slice_, read, failed)
 
@@ -222,12 +224,12 @@ def _end_of(group: Group) -> int | None:
 
 def search_each(work: Any, slices: Sequence[Slice]) -> list[SliceResult]:
     """Returns the results of ``work`` on slices, one after another, up to one that was interrupted."""
-    found = []
+    results = []
     for slice_ in slices:
-        found.append(work(slice_))
-        if found[-1].rest is not None:
+        results.append(work(slice_))
+        if results[-1].rest is not None:
             break
-    return found
+    return results
 
 
 _NO_END = 1 << 63
@@ -277,7 +279,7 @@ class LastOffsets:
 
 def distinct_keys(batches: Iterable[pa.RecordBatch]) -> pa.Array:
     """Returns the keys of records, each once, as binary[n]; without null."""
-    found: dict[bytes, None] = {}
+    keys: dict[bytes, None] = {}
     for batch in batches:
-        found.update(dict.fromkeys(key for key in batch.column("key").to_pylist() if key is not None))
-    return pa.array(found, pa.binary())
+        keys.update(dict.fromkeys(key for key in batch.column("key").to_pylist() if key is not None))
+    return pa.array(keys, pa.binary())

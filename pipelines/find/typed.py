@@ -54,29 +54,31 @@ class TypedValues:
         None for control records. record_typed: what key and value say together, where one object of the
         application has both (MirrorMaker's records), or the headers of a dead letter as text.
         """
-        found: dict[str, Any] = dict.fromkeys(TYPED_FIELDS)
+        typed_fields: dict[str, Any] = dict.fromkeys(TYPED_FIELDS)
         if row["control_type"] is not None:
-            return found
+            return typed_fields
         headers = pairs_of(row["headers"])
         sides: dict[str, DecodedPayload] = {}
         for side in (KEY, VALUE):
             plain = self._plain_of(row["topic"], side)
-            one = sides[side] = self._reader.read(row["topic"], side, row[side], headers, plain)
-            found[f"{side}_typed"] = one.value if one.reason is None else None
-            found[f"{side}_schema_id"] = one.schema_id
-            found[f"{side}_error"] = one.reason
-            found[f"{side}_format"] = one.format
+            payload = sides[side] = self._reader.read(row["topic"], side, row[side], headers, plain)
+            typed_fields[f"{side}_typed"] = payload.value if payload.reason is None else None
+            typed_fields[f"{side}_schema_id"] = payload.schema_id
+            typed_fields[f"{side}_error"] = payload.reason
+            typed_fields[f"{side}_format"] = payload.format
         if _is_whole(sides):
-            found["record_typed"] = mirror.record(found["key_typed"], found["value_typed"])
-            found["key_typed"] = found["value_typed"] = None
+            typed_fields["record_typed"] = mirror.record(
+                typed_fields["key_typed"], typed_fields["value_typed"]
+            )
+            typed_fields["key_typed"] = typed_fields["value_typed"] = None
         elif errors := error_headers(headers):
-            found["record_typed"] = {"headers": errors}
+            typed_fields["record_typed"] = {"headers": errors}
         format_ = self._reader.formats.of(row["topic"])
         if format_ is not None and format_.kind == "dlq":  # as received: whatever that was
             for side, serde in ((KEY, format_.key), (VALUE, format_.value)):
                 if serde in ("", "bytes"):
-                    found[f"{side}_typed"] = None
-        return found
+                    typed_fields[f"{side}_typed"] = None
+        return typed_fields
 
     def _plain_of(self, topic: str, side: str) -> str:
         if topic not in self._plain:

@@ -78,7 +78,7 @@ def known_partitions(listing: Listing, roots: Sequence[str], topics: TopicFilter
     places = [listing.segments.column(name).to_pylist() for name in ("topic", "partition")]
     wanted = listing.segments.column("wanted").to_pylist()  # Arrow's functions take long to load
     known = set(compress(zip(*places, strict=True), wanted))
-    known |= {(one.topic, one.partition) for one in listing.passed_over}
+    known |= {(passed.topic, passed.partition) for passed in listing.passed_over}
     known |= {place for place, named in _without_segments(listing, roots, topics) if named != NO_WITNESSES}
     return known | {(None, None) for _ in listing.unreadable}
 
@@ -107,19 +107,19 @@ def not_listed(
         if count := listing.skipped[reason]:
             yield Unsearched(counted_noun(count, noun), reason)
     passed = [
-        one
-        for one in listing.passed_over
-        if request.takes(one.partition) and request.may_hide(one.first_offset, None)
+        folder
+        for folder in listing.passed_over
+        if request.takes(folder.partition) and request.may_hide(folder.first_offset, None)
     ]
     yield from (Unsearched(text, _LEFT) for text in passed_over_texts(passed))
     for text in listing.checkpoints.warnings:
         yield Unsearched("what a checkpoint file names", text)
     for place, witnesses in _without_segments(listing, roots, topics):
         first = witnesses.start_of(NO_LIMIT) or 0  # no segment is there
-        for one in after_end(first, witnesses) if request.takes(place[1]) else ():
-            if request.may_hide(one.first, one.last):
-                why = f"no segment of this partition is there; {one.witness}"
-                yield offsets_of(f"{place[0]}-{place[1]}", replace(one, detail=why))
+        for range_ in after_end(first, witnesses) if request.takes(place[1]) else ():
+            if request.may_hide(range_.first, range_.last):
+                why = f"no segment of this partition is there; {range_.witness}"
+                yield offsets_of(f"{place[0]}-{place[1]}", replace(range_, detail=why))
 
 
 def _without_segments(
@@ -134,15 +134,17 @@ def _without_segments(
 
 def _concerns(uri: str, request: Request, topics: TopicFilter) -> bool:
     """Returns whether a folder or file may be of a requested partition, by its name or its folder's."""
-    places = [one for one in map(parse_folder, (uri, uri.rpartition("/")[0])) if not isinstance(one, str)]
+    places = [
+        place for place in map(parse_folder, (uri, uri.rpartition("/")[0])) if not isinstance(place, str)
+    ]
     return not places or (topics(places[0].topic) and request.takes(places[0].partition))
 
 
 def unsearched_asides(log: str, witnesses: Witnesses, request: Request) -> Iterator[Unsearched]:
     """Yields passed-over swap files next to a log's segments, and witnesses that can't be read."""
-    for one in witnesses.aside:
-        if one.kind == "swap" and one.length and request.may_hide(one.base, None):
-            yield Unsearched(f"{log}: {os.path.basename(one.name)}", _SWAP)
+    for left in witnesses.aside:
+        if left.kind == "swap" and left.length and request.may_hide(left.base, None):
+            yield Unsearched(f"{log}: {os.path.basename(left.name)}", _SWAP)
     for problem in witnesses.problems:
         yield Unsearched(f"{log}: what a file next to its segments names", problem)
 
@@ -172,7 +174,7 @@ def unseen_at_edges(
         unseen = list(account.unseen)
         # zeros after batches may be room that was never written, or pages that a crash lost; and what is cut
         # may have held more than files name
-        if tail is not None and tail.last is None and not any(one.last is None for one in unseen):
+        if tail is not None and tail.last is None and not any(range_.last is None for range_ in unseen):
             unseen.append(replace(tail, first=max(tail.first, account.end)))
     is_left = left_state(segments[0].partition_dir) is not None  # nobody keeps on writing it
     if account.unexplained is not None and request.offsets and not is_left:
@@ -226,11 +228,11 @@ def held_text(uri: str, position: int, size: int, request: Request) -> str:
             data = content[: source.read_into(position, content)].tobytes()
     except SourceError:
         return ""
-    found = [next((text for text in texts if text and text in data), None) for texts in wanted]
-    if None in found:
+    first_texts = [next((text for text in texts if text and text in data), None) for texts in wanted]
+    if None in first_texts:
         return ""
     name = path_of_uri(uri) or uri
-    place = position + data.index(found[0] or b"")
+    place = position + data.index(first_texts[0] or b"")
     return f"; its bytes hold what is looked for, at byte {place} of {os.path.basename(name)}"
 
 
@@ -248,8 +250,8 @@ def not_covered(unseen: Unseen, covered: Sequence[tuple[int, int]]) -> Iterator[
 def covered_by(scans: Scans, passed: Mapping[Segment, int]) -> list[tuple[int, int]]:
     """Returns the offsets of batches that were searched or passed over, first and last of each range."""
     runs = [scan.runs for of_segment in scans.values() for scan in of_segment]
-    found = [(one.file_base_offset, last) for one, last in passed.items()]
-    return found + [(int(run["first"]), int(run["last"])) for some in runs for run in some]
+    covered = [(segment.file_base_offset, last) for segment, last in passed.items()]
+    return covered + [(int(run["first"]), int(run["last"])) for some in runs for run in some]
 
 
 def not_selected(segments: Sequence[Segment], request: Request) -> Iterator[Unseen]:
@@ -281,7 +283,7 @@ def unseen_within(scans: Scans, passed: Mapping[Segment, int], together: Judged 
         totals, is_end = slices[-1].report.totals, not segment.has_successor and not is_cleaned
         ends = [int(scan.runs["last"].max()) for scan in slices if len(scan.runs)]
         first = max([segment.file_base_offset, passed.get(segment, -1) + 1, *(end + 1 for end in ends)])
-        is_known = any(one.first <= first and (one.last or first) >= first for one in lost)
+        is_known = any(range_.first <= first and (range_.last or first) >= first for range_ in lost)
         if is_known or not first < segment.file_limit < NO_LIMIT or not (totals.tail_bytes or is_end):
             continue
         detail = "" if segment.length else "a segment without a byte"
@@ -324,24 +326,24 @@ class Judged(NamedTuple):
     @property
     def lost(self) -> list[Unseen]:
         """Returns the missing offsets, and those that may have been in damaged ranges."""
-        damages = [(one.first_lost, one.last_lost) for one in self.damages]
+        damages = [(damage.first_lost, damage.last_lost) for damage in self.damages]
         return [*self.missing, *(Unseen(first, last) for first, last in damages if first is not None)]
 
 
 def judged(scans: Scans, witnesses: Witnesses) -> Judged:
     """Judges the scans of a whole log by the order of its offsets. witnesses: what files say of the log."""
-    ordered = sorted(scans, key=lambda one: one.file_base_offset)
-    problems = [one for one in ordered if any(scan.report.problem for scan in scans[one])]
+    ordered = sorted(scans, key=lambda segment: segment.file_base_offset)
+    problems = [segment for segment in ordered if any(scan.report.problem for scan in scans[segment])]
     read = [(segment, list(scans[segment])) for segment in ordered if segment not in problems]
-    unread = [one.file_base_offset for one in problems]
+    unread = [segment.file_base_offset for segment in problems]
     if not read:
         return Judged([], [])
-    found, damages = placed(read, unread, witnesses.cleaned_before)
-    return Judged(missing_in(read, unread, found), damages, found.is_compacted)
+    order, damages = placed(read, unread, witnesses.cleaned_before)
+    return Judged(missing_in(read, unread, order), damages, order.is_compacted)
 
 
 def damages_in(scans: Scans) -> Iterator[DamagedRange]:
     """Yields the damaged ranges of segments, in their order, with the offsets of the file around them."""
-    for segment in sorted(scans, key=lambda one: one.file_base_offset):
+    for segment in sorted(scans, key=lambda segment_: segment_.file_base_offset):
         if not any(scan.report.problem for scan in scans[segment]):
             yield from damages_of(segment, list(scans[segment]))

@@ -70,13 +70,13 @@ def by_topic(report: SavingsReport) -> list[dict[str, Any]]:
     """Returns the sums of each topic, the largest topic first."""
     with duckdb.connect(config={"threads": "2"}) as database:
         database.register("report", report.rows)
-        found: list[dict[str, Any]] = database.sql(_BY_TOPIC).to_arrow_table().to_pylist()
-        return found
+        rows: list[dict[str, Any]] = database.sql(_BY_TOPIC).to_arrow_table().to_pylist()
+        return rows
 
 
 def to_json(report: SavingsReport, seconds: float, currency: str) -> str:
     """Returns what ``--json`` prints: one object on one line."""
-    found = {
+    object_ = {
         "run_id": report.run_id,
         "lake": report.lake,
         "written": report.is_new,
@@ -85,7 +85,7 @@ def to_json(report: SavingsReport, seconds: float, currency: str) -> str:
         "currency": currency,
         "topics": by_topic(report),
     }
-    return json.dumps(found)
+    return json.dumps(object_)
 
 
 def to_text(report: SavingsReport, seconds: float, currency: str) -> str:
@@ -110,7 +110,7 @@ def to_text(report: SavingsReport, seconds: float, currency: str) -> str:
 def _saving(topics: Sequence[dict[str, Any]], currency: str) -> str:
     """Returns what the best codec of each topic would save, as the end of a sentence."""
     known = [topic for topic in topics if topic["best_monthly_cost"] is not None]
-    now, then = (sum(one[name] for one in known) for name in ("monthly_cost", "best_monthly_cost"))
+    now, then = (sum(topic[name] for topic in known) for name in ("monthly_cost", "best_monthly_cost"))
     if not known or then >= now:
         return "; no codec that was tried makes them smaller"
     return f"; with the best codec of each {_money(then)} {currency} a month instead of {_money(now)}"

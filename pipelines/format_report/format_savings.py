@@ -102,13 +102,15 @@ def run(on_demand: SparkOnDemand, settings: CostSettings) -> SavingsReport:
     began, run_id = datetime.now(UTC), uuid.uuid4().hex
     levels = parse_levels(settings.codec_levels)
     segments = numbered(ledger)
-    found = measure(
+    measured = measure(
         Statements(address, tables, segments, parts_of(settings.sample_batches)), segments, levels
     )
-    if not found:
+    if not measured:
         raise UserError(f"no sound batches to report on in {settings.lake}")
     shared: dict[str, Any] = {"run_id": run_id, "created_at": began, "inputs": inputs}
-    rows = [shared | _with_costs(row, settings) for key in sorted(found) for row in rows_of(key, found[key])]
+    rows = [
+        shared | _with_costs(row, settings) for key in sorted(measured) for row in rows_of(key, measured[key])
+    ]
     table = pa.Table.from_pylist(rows, schema=FORMAT_SAVINGS.arrow_schema())
     add_rows(address, FORMAT_SAVINGS, table)
     return SavingsReport(address, run_id, True, table)

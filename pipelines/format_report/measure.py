@@ -51,7 +51,7 @@ def _delta_sql(number: str, base: str) -> str:
 
 _CONTENT = " + ".join(_sized_sql(f"octet_length(r.{name})") for name in ("key", "value"))
 # bit_length, as octet_length of DuckDB takes no text
-_HEADER = " + ".join(_sized_sql(one) for one in ("bit_length(h.key) / 8", "octet_length(h.value)"))
+_HEADER = " + ".join(_sized_sql(size) for size in ("bit_length(h.key) / 8", "octet_length(h.value)"))
 _OF_WHOLE = """JOIN {{ledger}} s ON s.topic = {0}.topic AND s.partition = {0}.partition
   AND s.segment = {0}.segment"""
 
@@ -142,15 +142,15 @@ def measure(statements: Statements, ledger: pa.Table, levels: Sequence[CodecLeve
     levels: codecs to try. Raises a RunFailed if ``records`` and ``batches`` count different records.
     """
     changed = RunFailed("a job changed the lake while the report read it: run the report again")
-    found = _stored(statements)
+    by_key = _stored(statements)
     places = ledger.select(["topic", "partition"]).to_pylist()
     sized = statements.staged(_SIZED, SIZED_COLUMNS[:4], size_records)
     for row in sized.to_pylist():
         key = (*places[row.pop("segment")].values(), row.pop("magic"))
-        if key not in found:
+        if key not in by_key:
             raise changed
-        found[key].sizes.setdefault(row.pop("batch_records"), Sizes()).add(Sizes(**row))
-    if any(one.records != one.sizes.get(None, Sizes()).records for one in found.values()):
+        by_key[key].sizes.setdefault(row.pop("batch_records"), Sizes()).add(Sizes(**row))
+    if any(measured.records != measured.sizes.get(None, Sizes()).records for measured in by_key.values()):
         raise changed
     order = ("segment", "batch_position", "offset")
     compressed = statements.staged(_SAMPLED, order, recompress(levels))
@@ -159,22 +159,22 @@ def measure(statements: Statements, ledger: pa.Table, levels: Sequence[CodecLeve
     for row in compressed.group_by(keys).aggregate(sums).to_pylist():
         how = CodecLevel(row["codec"], row["level"])
         total = Compressed(row["layout"], how, *(row[f"{name}_sum"] for name, _ in sums))
-        found[row["topic"], row["partition"], row["magic"]].compressed.append(total)
-    return found
+        by_key[row["topic"], row["partition"], row["magic"]].compressed.append(total)
+    return by_key
 
 
 def _stored(statements: Statements) -> dict[Key, Measured]:
     """Returns the sums over ``batches``; for magic 2 also the sizes of the headers as V2 and V3."""
-    found: dict[Key, Measured] = {}
+    by_key: dict[Key, Measured] = {}
     for row in statements.rows(_STORED).to_pylist():
-        one = found.setdefault((row["topic"], row["partition"], row["magic"]), Measured())
+        measured = by_key.setdefault((row["topic"], row["partition"], row["magic"]), Measured())
         sums = row["batches"], row["records"], row["bytes"]
         if row["is_control"]:
-            one.control_batches, one.control_records, one.control_bytes = sums
+            measured.control_batches, measured.control_records, measured.control_bytes = sums
             continue
-        one.batches, one.records, one.bytes = sums
-        one.filled, one.content, one.headers = row["filled"], row["content"], row["headers"]
+        measured.batches, measured.records, measured.bytes = sums
+        measured.filled, measured.content, measured.headers = row["filled"], row["content"], row["headers"]
         if row["magic"] == 2:
-            overhead, headers = V2_OVERHEAD * one.batches, row["v3_headers"]
-            one.sizes[None] = Sizes(0, one.batches, overhead, headers, headers)
-    return found
+            overhead, headers = V2_OVERHEAD * measured.batches, row["v3_headers"]
+            measured.sizes[None] = Sizes(0, measured.batches, overhead, headers, headers)
+    return by_key

@@ -113,8 +113,8 @@ def _headers(sizes: pa.ListArray) -> np.ndarray:
     """Returns int64[n]: bytes that the headers of each V2 record take, with the varint of their number."""
     ends = sizes.offsets.to_numpy().astype(np.int64)
     sums = np.append(0, np.cumsum(sizes.values.to_numpy(zero_copy_only=False)))
-    found: np.ndarray = varint_size(np.diff(ends)) + sums[ends[1:]] - sums[ends[:-1]]
-    return found
+    of_records: np.ndarray = varint_size(np.diff(ends)) + sums[ends[1:]] - sums[ends[:-1]]
+    return of_records
 
 
 @dataclass
@@ -155,10 +155,10 @@ def recompress(levels: Sequence[CodecLevel]) -> Stage:
 def _sampled(batches: ArrowBatches) -> Iterator[tuple[tuple[str, int, int], list[PlainRecord]]]:
     """Yields ((topic, partition, magic), records) of each sampled batch."""
     rows = (row for batch in batches for row in batch.to_pylist())
-    for _, found in itertools.groupby(rows, lambda row: (row["segment"], row["batch_position"])):
+    for _, of_batch in itertools.groupby(rows, lambda row: (row["segment"], row["batch_position"])):
         records: list[PlainRecord] = []
         size = 0
-        for row in found:
+        for row in of_batch:
             if size < MOST_BYTES:
                 records.append(_plain(row))
             size += row["size_bytes"]

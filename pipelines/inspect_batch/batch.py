@@ -116,27 +116,27 @@ def inspect(
     taken = size if is_whole else min(place.end - position, room)
     content = read(source, position, taken if is_whole else min(taken, _SHOWN_OF_DAMAGE))
     magic = int(head[f.MAGIC_POS]) if len(head) > f.MAGIC_POS else -1
-    found = Inspection(position, taken, content.tobytes(), magic, before=place.before, after=place.after)
+    inspection = Inspection(position, taken, content.tobytes(), magic, before=place.before, after=place.after)
     computed = int(checksum(content, 0, size)) if is_whole else None
-    found.fields = read_fields(head.tobytes(), position, room, computed)
+    inspection.fields = read_fields(head.tobytes(), position, room, computed)
     in_it = 0
     if is_whole:
-        in_it = _of_whole(found, content, computed, shown, limit)
+        in_it = _of_whole(inspection, content, computed, shown, limit)
     damage = DamagedBatch(source, length, place, taken, size if size > 0 else 0)
     if not is_whole:
         is_cut = size > 0 or size == framing.TOO_SHORT
-        found.status = "tail" if taken == room and (is_cut or not damage.data.any()) else "damaged"
-        found.problem = _why_not_whole(is_cut, size, head.tobytes(), position, room, taken)
-    if found.status in ("corrupt", "damaged", "tail"):
-        found.causes = causes_of(damage, lambda batch: readable(batch, limit)[0] > 0)
+        inspection.status = "tail" if taken == room and (is_cut or not damage.data.any()) else "damaged"
+        inspection.problem = _why_not_whole(is_cut, size, head.tobytes(), position, room, taken)
+    if inspection.status in ("corrupt", "damaged", "tail"):
+        inspection.causes = causes_of(damage, lambda batch: readable(batch, limit)[0] > 0)
     elif is_whole:
-        found.causes = contradictions(source, content, place, in_it)
-    first = found.causes[0] if found.causes else None
+        inspection.causes = contradictions(source, content, place, in_it)
+    first = inspection.causes[0] if inspection.causes else None
     if first is not None and first.mended is not None:
-        found.mended = readable(first.mended, limit)[0]
-        if found.status in ("corrupt", "damaged", "tail"):
-            found.mended_records = mended_records(first.mended, limit, most_mended)
-    return found
+        inspection.mended = readable(first.mended, limit)[0]
+        if inspection.status in ("corrupt", "damaged", "tail"):
+            inspection.mended_records = mended_records(first.mended, limit, most_mended)
+    return inspection
 
 
 def _why_not_whole(is_cut: bool, size: int, head: bytes, position: int, room: int, taken: int) -> str:
@@ -148,37 +148,43 @@ def _why_not_whole(is_cut: bool, size: int, head: bytes, position: int, room: in
     return why_no_batch(head, position, room, taken).detail
 
 
-def _of_whole(found: Inspection, content: np.ndarray, computed: int | None, shown: Shown, limit: int) -> int:
+def _of_whole(
+    inspection: Inspection, content: np.ndarray, computed: int | None, shown: Shown, limit: int
+) -> int:
     """Fills in what is known of a batch that lies whole in the segment; returns how many records are in it.
 
     ``decode`` may read fewer of them, or none.
     """
-    e = header_of(content, found.position)
-    v2 = found.magic == f.MAGIC_V2
-    begin = found.position + (f.V2_ATTRIBUTES_POS if v2 else f.MAGIC_POS)
+    e = header_of(content, inspection.position)
+    v2 = inspection.magic == f.MAGIC_V2
+    begin = inspection.position + (f.V2_ATTRIBUTES_POS if v2 else f.MAGIC_POS)
     name = "CRC-32C" if v2 else "CRC-32"
-    found.checksum = Checksum(name, int(e["crc_stored"]), computed, begin, found.end)
-    records = _records(found, content, e, shown, limit)
-    found.fields += records.fields
-    found.records, found.left_out = records.count, records.left_out
-    if not found.checksum.is_right:
-        found.status = "corrupt"
-        found.problem = faults.describe(
-            faults.CRC_MISMATCH, computed or 0, found.checksum.stored, found.position
+    inspection.checksum = Checksum(name, int(e["crc_stored"]), computed, begin, inspection.end)
+    records = _records(inspection, content, e, shown, limit)
+    inspection.fields += records.fields
+    inspection.records, inspection.left_out = records.count, records.left_out
+    if not inspection.checksum.is_right:
+        inspection.status = "corrupt"
+        inspection.problem = faults.describe(
+            faults.CRC_MISMATCH, computed or 0, inspection.checksum.stored, inspection.position
         )
         return records.count
-    found.records, found.status, found.problem = readable(content.tobytes(), limit, found.position)
+    inspection.records, inspection.status, inspection.problem = readable(
+        content.tobytes(), limit, inspection.position
+    )
     return records.count
 
 
-def _records(found: Inspection, content: np.ndarray, e: np.void, shown: Shown, limit: int) -> RecordFields:
-    raw, position = content.tobytes(), found.position
-    if found.magic == f.MAGIC_V2:
+def _records(
+    inspection: Inspection, content: np.ndarray, e: np.void, shown: Shown, limit: int
+) -> RecordFields:
+    raw, position = content.tobytes(), inspection.position
+    if inspection.magic == f.MAGIC_V2:
         data, base, place = raw[f.V2_HEADER_SIZE :], position + f.V2_HEADER_SIZE, FILE
         if e["codec"] != f.CODEC_NONE:
-            if _expanded(found, e, f.V2_HEADER_SIZE, data, limit) is None:
+            if _expanded(inspection, e, f.V2_HEADER_SIZE, data, limit) is None:
                 return RecordFields()
-            data, base, place = found.payload or b"", 0, PAYLOAD
+            data, base, place = inspection.payload or b"", 0, PAYLOAD
         batch = BatchHeader(
             int(e["base_offset"]),
             int(e["base_timestamp"]),
@@ -186,39 +192,39 @@ def _records(found: Inspection, content: np.ndarray, e: np.void, shown: Shown, l
             bool(e["attributes"] & f.CONTROL_MASK),
         )
         if (wrong := wrong_count(batch.count, len(data))) is not None:
-            mark(found.fields, wrong, position, FILE)
+            mark(inspection.fields, wrong, position, FILE)
         return read_records(data, base, place, batch, shown)
     own, message = read_message_body(raw, position, is_wrapper=bool(e["codec"]))
     if e["codec"] == f.CODEC_NONE or not own.count:
         return own
-    found.fields += [one for one in own.fields if one.name != "value"]  # which is the payload
+    inspection.fields += [field for field in own.fields if field.name != "value"]  # which is the payload
     value = message.field("value")
-    if _expanded(found, e, value.at, value.value, limit) is None:
+    if _expanded(inspection, e, value.at, value.value, limit) is None:
         return RecordFields()
-    inner = read_inner(found.payload or b"", shown)
-    if (wrong := wrong_wrapper_offset(found.payload or b"", inner.last, message)) is not None:
-        mark(found.fields, wrong, position, FILE)
+    inner = read_inner(inspection.payload or b"", shown)
+    if (wrong := wrong_wrapper_offset(inspection.payload or b"", inner.last, message)) is not None:
+        mark(inspection.fields, wrong, position, FILE)
     return inner
 
 
-def _expanded(found: Inspection, e: np.void, at: int, payload: bytes, limit: int) -> bytes | None:
+def _expanded(inspection: Inspection, e: np.void, at: int, payload: bytes, limit: int) -> bytes | None:
     """Returns the expanded payload, None if it can't be; adds the field of the compressed one."""
     codec, scratch = int(e["codec"]), Scratch()
-    made = expand(codec, found.magic, np.frombuffer(payload, dtype=np.uint8), scratch, limit)
+    made = expand(codec, inspection.magic, np.frombuffer(payload, dtype=np.uint8), scratch, limit)
     name = f.CODEC_NAMES[codec]
     problem, words = "", f"compressed by {name}: {count_of(len(payload), 'byte')}"
     if made < 0:
-        last = f.LAST_CODECS[found.magic]
+        last = f.LAST_CODECS[inspection.magic]
         problem = faults.text_of(-made, last if -made == faults.UNKNOWN_CODEC else limit, codec)
         problem = problem.removeprefix("payload: ")
     else:
-        found.payload = scratch.data[:made].tobytes()
+        inspection.payload = scratch.data[:made].tobytes()
         words += f", expanded {made}"
     shown = InspectedField(
-        "payload", found.position + at, len(payload), words, "covered by the checksum", problem=problem
+        "payload", inspection.position + at, len(payload), words, "covered by the checksum", problem=problem
     )
-    found.fields.append(shown)
-    return found.payload
+    inspection.fields.append(shown)
+    return inspection.payload
 
 
 def readable(batch: bytes, limit: int, position: int = 0) -> tuple[int, str, str]:
@@ -265,7 +271,7 @@ def _proved(damage: DamagedBatch, can_read: Callable[[bytes], bool]) -> list[Cau
         return [Cause(causes.ZEROS, CERTAIN, text, position, len(data))]
     if made := list(causes.flips_of_header(data, position)):
         return made
-    ends = [one.begin - position for one in damage.sound] + [len(data)]
+    ends = [header.begin - position for header in damage.sound] + [len(data)]
     under = causes.change_under_checksum(data[: damage.size], position) if damage.is_whole else None
     if under is not None and under.kind == causes.BYTE and not can_read(under.mended or b""):
         under = None  # by chance

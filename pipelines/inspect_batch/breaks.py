@@ -47,10 +47,10 @@ def break_of_records(data: bytes, count: int, last_delta: int) -> Break | None:
     """
     at, front, delta = f.V2_HEADER_SIZE, 0, -1
     while front < count:
-        one = record_at(data, at, len(data))
-        if one is None or one[1] <= delta:
+        record = record_at(data, at, len(data))
+        if record is None or record[1] <= delta:
             break
-        (at, delta), front = one, front + 1
+        (at, delta), front = record, front + 1
     if front == count and at == len(data):
         return None
     following = _next_of(data, at, delta)
@@ -118,12 +118,12 @@ def _records_after(data: bytes, start: int, left: int, delta: int, last_delta: i
         at, before, passed = begin, -1, []
         first = -1
         while at < len(data) and at not in wrong:
-            one = record_at(data, at, len(data))
-            if one is None or one[1] <= before:
+            record = record_at(data, at, len(data))
+            if record is None or record[1] <= before:
                 break
             passed.append(at)
-            first = one[1] if first < 0 else first
-            at, before = one
+            first = record[1] if first < 0 else first
+            at, before = record
         lost = left - len(passed)
         if at == len(data) and before == last_delta and lost == first - delta - 1 and lost > 0:
             return begin, lost

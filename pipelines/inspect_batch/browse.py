@@ -130,7 +130,7 @@ class Browser(App[None]):
                 segment.locator = Locator(segment.path)
                 segment.left = segment.locator.stretches()
                 self._opened.append(segment.locator)
-            batches = [_BatchNode(segment.locator, one) for one in islice(segment.left, _BATCHES)]
+            batches = [_BatchNode(segment.locator, stretch) for stretch in islice(segment.left, _BATCHES)]
         except (OSError, SourceError) as error:
             self._say(Text(printable(str(error)), "red"))
             return
@@ -191,17 +191,17 @@ class Browser(App[None]):
         self._say(Text("\n").join(lines))
         table = self.query_one(DataTable)
         table.clear()
-        for one in self.found.fields:
-            style = "bold" if one.level == 1 else "bold red" if one.problem else ""
-            name, value = "  " * max(0, one.level - 1) + one.name, one.value
-            meaning = f"{one.meaning} <- {one.problem}" if one.problem else one.meaning
-            cells = (str(one.at), str(one.size), name, value, meaning)
+        for field_ in self.found.fields:
+            style = "bold" if field_.level == 1 else "bold red" if field_.problem else ""
+            name, value = "  " * max(0, field_.level - 1) + field_.name, field_.value
+            meaning = f"{field_.meaning} <- {field_.problem}" if field_.problem else field_.meaning
+            cells = (str(field_.at), str(field_.size), name, value, meaning)
             table.add_row(*(Text(printable(cell), style) for cell in cells))
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         if self.found is not None and event.cursor_row < len(self.found.fields):
-            one = self.found.fields[event.cursor_row]
-            shown = hex_lines(raw_bytes(self.found, one), one.at)
+            field_ = self.found.fields[event.cursor_row]
+            shown = hex_lines(raw_bytes(self.found, field_), field_.at)
             self.query_one("#bytes", Static).update(Text("\n".join(shown)))
 
     def _say(self, text: Text) -> None:

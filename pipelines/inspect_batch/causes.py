@@ -54,8 +54,8 @@ def flips_of_header(data: np.ndarray, position: int) -> Iterator[Cause]:
                 return
             data[at] ^= 1 << bit
             size = int(batch_size(data, 0, len(data)))
-            found = 0 < size <= len(data) and is_sound(data, 0, size)
-            mended = data[:size].tobytes() if found else None
+            is_sound_now = 0 < size <= len(data) and is_sound(data, 0, size)
+            mended = data[:size].tobytes() if is_sound_now else None
             data[at] ^= 1 << bit
             if mended is not None:
                 yield _flip(position + at, 1 << bit, mended, data, at, CERTAIN)
@@ -87,7 +87,7 @@ def _changed(position: int, mended: np.ndarray, data: np.ndarray) -> Cause:
     words = []
     for at, size, name in ((f.LENGTH_POS, 4, "length"), (f.MAGIC_POS, 1, "magic")):
         now, was = (
-            int.from_bytes(one[at : at + size].tobytes(), "big", signed=True) for one in (data, mended)
+            int.from_bytes(bytes_[at : at + size].tobytes(), "big", signed=True) for bytes_ in (data, mended)
         )
         words += [f"{name} at position {position + at}: {now}, expected {was}"] if now != was else []
     text = f"the header is written over: {'; '.join(words)}; with that the checksum is right"

@@ -78,23 +78,23 @@ def _inspect(settings: Settings, file: str, options: dict[str, Any]) -> None:
             return number < options["records"] or at == offset
 
         limit, most = settings.max_batch_uncompressed, options["records"]
-        found = inspect(locator.source, locator.length, place, shown, limit, most)
+        inspection = inspect(locator.source, locator.length, place, shown, limit, most)
     finally:
         locator.close()
     if html is not None:
         from kafka_log_lake.pipelines.inspect_batch.page import page
 
         with replaced_file(html, "--html") as made:
-            made.write(page(file, found).encode("utf-8", "backslashreplace"))
+            made.write(page(file, inspection).encode("utf-8", "backslashreplace"))
         say(f"written: {html}")
     if options["json"]:
         from kafka_log_lake.pipelines.inspect_batch.text import to_json
 
-        print(json_line(json.dumps(to_json(file, found), ensure_ascii=False)))
+        print(json_line(json.dumps(to_json(file, inspection), ensure_ascii=False)))
     elif html is None:
         from kafka_log_lake.pipelines.inspect_batch.text import print_inspection
 
-        print_inspection(open_console(), file, found)
+        print_inspection(open_console(), file, inspection)
 
 
 main = partial(run_command, INSPECT, run, with_spark=False)

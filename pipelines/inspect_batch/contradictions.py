@@ -22,7 +22,7 @@ def contradictions(source: ByteSource, content: np.ndarray, place: BatchPlace, r
     """
     e = header_of(content, place.position)
     v2 = e["magic"] == f.MAGIC_V2
-    found = []
+    causes_ = []
     # in a log without gaps; a wrapper's offset is its last message's
     span = int(e["last_offset_delta"]) if v2 else max(records, 1) - 1
     order = _order(source, content, place, int(e["last_offset"]) - span, int(e["last_offset"]))
@@ -30,12 +30,12 @@ def contradictions(source: ByteSource, content: np.ndarray, place: BatchPlace, r
         return [order]
     offset = _offset_flip(content, int(e["base_offset" if v2 else "last_offset"]), place, span, bool(v2))
     if offset is not None:
-        found.append(offset)
+        causes_.append(offset)
     if v2:
         epoch = _epoch_flip(content, e, place)
         if epoch is not None:
-            found.append(epoch)
-    return found
+            causes_.append(epoch)
+    return causes_
 
 
 def _order(source: ByteSource, content: np.ndarray, place: BatchPlace, first: int, last: int) -> Cause | None:
@@ -103,7 +103,8 @@ def _offset_flip(content: np.ndarray, stored: int, place: BatchPlace, span: int,
 def _is_misplaced(place: BatchPlace, first: int, last: int) -> bool:
     """Returns whether the offsets of the batch are wrong, by the batches next to it and the file's name."""
     before, after = (
-        [] if one is None else [(one.base_offset, one.last_offset)] for one in (place.before, place.after)
+        [] if neighbour is None else [(neighbour.base_offset, neighbour.last_offset)]
+        for neighbour in (place.before, place.after)
     )
     limits = np.iinfo(np.int64)
     bounds = max(first, limits.min), min(last, limits.max)

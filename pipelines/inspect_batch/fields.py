@@ -67,23 +67,25 @@ def timestamp_text(milliseconds: int) -> str:
 
 
 def inspected(
-    one: Field, base: int, place: str, level: int = 0, meaning: str = "", value: str | None = None
+    field: Field, base: int, place: str, level: int = 0, meaning: str = "", value: str | None = None
 ) -> InspectedField:
     """Returns a field that was read. base: position of the data in the segment, or 0 for a payload.
 
     value: in words; None: as it is stored.
     """
     if value is None:
-        if one.value is None:
+        if field.value is None:
             value = "null"
-        elif isinstance(one.value, int):
-            value = str(one.value)
+        elif isinstance(field.value, int):
+            value = str(field.value)
         else:
             value, meaning = (
-                shown_bytes(one.value),
-                f"{meaning}; {kind_of(one.value)}" if meaning else kind_of(one.value),
+                shown_bytes(field.value),
+                f"{meaning}; {kind_of(field.value)}" if meaning else kind_of(field.value),
             )
-    return InspectedField(one.name, base + one.at, one.size, value, meaning, level, place, one.problem)
+    return InspectedField(
+        field.name, base + field.at, field.size, value, meaning, level, place, field.problem
+    )
 
 
 def mark(fields: list[InspectedField], wrong: Wrong, base: int, place: str, size: int = 0) -> None:
@@ -140,7 +142,7 @@ def body_fields(
     """
     stored = {field.name: field.value for field in fields}
     meaning = _meaning_of_batch if "baseOffset" in stored else _meaning_of_message
-    found = []
+    inspected_fields = []
     for field in fields:
         value, words = None, meaning(field, stored, base, level)
         if field.name == "crc":
@@ -148,8 +150,8 @@ def body_fields(
         shown = inspected(field, base, place, level, words, value)
         if field.name == "baseTimestamp" and stored["attributes"] & f.DELETE_HORIZON_MASK:
             shown = replace(shown, name="deleteHorizonMs")
-        found.append(shown)
-    return found
+        inspected_fields.append(shown)
+    return inspected_fields
 
 
 def _verdict(stored: int, computed: int | None) -> str:
@@ -158,9 +160,9 @@ def _verdict(stored: int, computed: int | None) -> str:
     return ": right" if stored == computed else f": computed {computed:#010x}"
 
 
-def _meaning_of_batch(one: Field, stored: dict[str, Any], position: int, level: int) -> str:
-    value = one.value
-    match one.name:
+def _meaning_of_batch(field: Field, stored: dict[str, Any], position: int, level: int) -> str:
+    value = field.value
+    match field.name:
         case "baseOffset":
             return "outside the checksum"
         case "batchLength":
@@ -184,9 +186,9 @@ def _meaning_of_batch(one: Field, stored: dict[str, Any], position: int, level: 
     return ""
 
 
-def _meaning_of_message(one: Field, stored: dict[str, Any], position: int, level: int) -> str:
-    value, magic = one.value, stored.get("magic")
-    match one.name:
+def _meaning_of_message(field: Field, stored: dict[str, Any], position: int, level: int) -> str:
+    value, magic = field.value, stored.get("magic")
+    match field.name:
         case "offset":
             inner = "relative to the wrapper's in format 1"
             return inner if level else "of a wrapper that of its last inner message; outside the checksum"

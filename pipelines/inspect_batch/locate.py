@@ -88,19 +88,19 @@ class Locator:
                 return self._inside(stretch, position)
         raise UserError(f"no batch is at position {position}")
 
-    def _inside(self, one: Stretch, position: int) -> BatchPlace:
+    def _inside(self, stretch: Stretch, position: int) -> BatchPlace:
         """Returns the sound batch at a position inside of a damaged one. Raises a UserError for none."""
-        header = one.header
+        header = stretch.header
         outer_is_sound = header is not None and self.is_sound(header)
         if not outer_is_sound:
-            found = self._next(position)
-            if found is not None and self.is_sound(found):
-                return self.place(Stretch(position, found.end, found, header or one.before))
+            following = self._next(position)
+            if following is not None and self.is_sound(following):
+                return self.place(Stretch(position, following.end, following, header or stretch.before))
         what = "the batch" if outer_is_sound else "the damaged batch" if header is not None else "the damage"
         offsets = "" if header is None else f" (last offset {header.last_offset})"
         raise UserError(
-            f"position {position} is inside {what} that begins at {one.position}{offsets}: "
-            f"give --position {one.position}"
+            f"position {position} is inside {what} that begins at {stretch.position}{offsets}: "
+            f"give --position {stretch.position}"
         )
 
     def at_offset(self, offset: int) -> BatchPlace:
@@ -162,15 +162,15 @@ class Locator:
             return header.offset, header.last_offset
         return -(1 << 62), header.last_offset
 
-    def place(self, one: Stretch) -> BatchPlace:
+    def place(self, stretch: Stretch) -> BatchPlace:
         """Returns a batch, or a damaged range, with its neighbours."""
-        after = self._next(one.end)
-        if one.header and not self.is_sound(one.header) and not (after and self.is_sound(after)):
-            last = one.before.last_offset if one.before else -1
-            found = self._resync.next_batch(one.position, LastOffset(last, one.position))
-            after = self._next(found) if found > 0 else None
-        neighbours = self._neighbour(one.before), self._neighbour(after)
-        return BatchPlace(one.position, one.end, *neighbours, self.base, self._epoch_at)
+        after = self._next(stretch.end)
+        if stretch.header and not self.is_sound(stretch.header) and not (after and self.is_sound(after)):
+            last = stretch.before.last_offset if stretch.before else -1
+            next_position = self._resync.next_batch(stretch.position, LastOffset(last, stretch.position))
+            after = self._next(next_position) if next_position > 0 else None
+        neighbours = self._neighbour(stretch.before), self._neighbour(after)
+        return BatchPlace(stretch.position, stretch.end, *neighbours, self.base, self._epoch_at)
 
     def _next(self, position: int) -> Header | None:
         return next(headers(self.source, position, self.length), None)
@@ -186,12 +186,12 @@ class Locator:
 
     def _epoch_at(self, offset: int) -> int:
         """Returns the leader epoch of an offset by the epoch file; -1 where the file does not tell."""
-        found = -1
+        epoch_here = -1
         for epoch, start in self._epochs:
             if start > offset:
                 break
-            found = epoch
-        return found
+            epoch_here = epoch
+        return epoch_here
 
 
 def _has(path: str, offset: int) -> bool:

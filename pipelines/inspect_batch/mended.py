@@ -25,13 +25,13 @@ def mended_records(batch: bytes, limit: int, most: int) -> list[dict[str, Any]]:
     decoder = SegmentDecoder(
         ChunkSource(iter([(0, data)])), whole, max_batch_uncompressed=limit, columns=_COLUMNS
     )
-    found: list[dict[str, Any]] = []
+    mended: list[dict[str, Any]] = []
     for group in decoder:
         if group.records is not None:
-            found += group.records.slice(0, most - len(found)).to_pylist()
-        if len(found) >= most:
+            mended += group.records.slice(0, most - len(mended)).to_pylist()
+        if len(mended) >= most:
             break
-    return found
+    return mended
 
 
 def as_json(record: dict[str, Any]) -> dict[str, Any]:
@@ -52,10 +52,10 @@ def as_json(record: dict[str, Any]) -> dict[str, Any]:
 
 def as_text(record: dict[str, Any]) -> str:
     """Returns a record as one line."""
-    key, value = ("null" if one is None else shown_bytes(one) for one in (record["key"], record["value"]))
+    key, value = ("null" if side is None else shown_bytes(side) for side in (record["key"], record["value"]))
     headers = ", ".join(
-        f"{one['key']}={'null' if one['value'] is None else shown_bytes(one['value'])}"
-        for one in record["headers"] or ()
+        f"{header['key']}={'null' if header['value'] is None else shown_bytes(header['value'])}"
+        for header in record["headers"] or ()
     )
     return f"mended  offset {record['offset']}  key {key}  value {value}" + (
         f"  headers {headers}" if headers else ""

@@ -54,7 +54,7 @@ def inner_batch(damage: DamagedBatch) -> Cause | None:
         missing = end - inside.begin
         text = f"{words}: the batch lacks {count_of(missing, 'byte')}, it was cut"
         return _cut(damage, text, inside.begin, missing)
-    elif inside.first < 0 or any(one.first > before for one in damage.sound[:2]):
+    elif inside.first < 0 or any(header.first > before for header in damage.sound[:2]):
         return None
     text = f"{words}, whose offsets do not belong here: bytes of another log, or an older state of this one"
     return Cause(causes.OTHER, LIKELY, text, inside.begin, end - inside.begin)
@@ -63,7 +63,8 @@ def inner_batch(damage: DamagedBatch) -> Cause | None:
 def _was_written_over(damage: DamagedBatch, at: int) -> bool:
     """Returns whether the sound batch at ``at``, inside of one whose length is right, is no part of it."""
     end = damage.position + damage.size
-    leads_there = end in [one.end for one in damage.sound]  # as many bytes as a batch has may be missing
+    # as many bytes as a batch has may be missing
+    leads_there = any(end == header.end for header in damage.sound)
     if leads_there and damage.sound[0].first > damage.offset_before:
         return False
     if damage.header["codec"] != f.CODEC_NONE:
@@ -220,8 +221,8 @@ def _is_size_plausible(damage: DamagedBatch, size: int, present: int) -> bool:
 def _records_before(data: bytes, end: int) -> int:
     """Counts the records from the header of a batch up to ``end``."""
     at, count = f.V2_HEADER_SIZE, 0
-    while at < end and (one := record_at(data, at, len(data))) is not None:
-        at, count = one[0], count + 1
+    while at < end and (record := record_at(data, at, len(data))) is not None:
+        at, count = record[0], count + 1
     return count
 
 

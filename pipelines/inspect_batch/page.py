@@ -23,28 +23,32 @@ _MOST_BYTES = 1 << 16  # of each of both panes
 _MOST_FIELDS = 4000
 
 
-def page(path: str, found: Inspection) -> str:
+def page(path: str, inspection: Inspection) -> str:
     """Returns the page as HTML. path: of the segment, as it is shown."""
     template = (
         resources.files("kafka_log_lake.pipelines.inspect_batch")
         .joinpath("page.html")
         .read_text(encoding="utf-8")
     )
-    fields = found.fields[:_MOST_FIELDS]
+    fields = inspection.fields[:_MOST_FIELDS]
     spans = _spans(fields)
-    panes = [_pane("the file", found.content, found.position, _owners(found, fields, FILE), found)]
-    if found.payload is not None:
-        panes.append(_pane(_PAYLOAD, found.payload, 0, _owners(found, fields, PAYLOAD), found))
-    left = len(found.fields) - len(fields)
+    panes = [
+        _pane(
+            "the file", inspection.content, inspection.position, _owners(inspection, fields, FILE), inspection
+        )
+    ]
+    if inspection.payload is not None:
+        panes.append(_pane(_PAYLOAD, inspection.payload, 0, _owners(inspection, fields, PAYLOAD), inspection))
+    left = len(inspection.fields) - len(fields)
     parts = {
         "path": html_text(path),
-        "title": html_text(title(found)),
-        "status": html_text(words_of(found.status)),
-        "problem": f'<p class="problem">{html_text(found.problem)}</p>' if found.problem else "",
-        "causes": _causes(found),
-        "facts": "".join(f"<li>{html_text(fact)}</li>" for fact in facts(found)),
-        "rows": "".join(_rows(found, fields, spans)),
-        "more": html_text(_more(found.left_out, left)),
+        "title": html_text(title(inspection)),
+        "status": html_text(words_of(inspection.status)),
+        "problem": f'<p class="problem">{html_text(inspection.problem)}</p>' if inspection.problem else "",
+        "causes": _causes(inspection),
+        "facts": "".join(f"<li>{html_text(fact)}</li>" for fact in facts(inspection)),
+        "rows": "".join(_rows(inspection, fields, spans)),
+        "more": html_text(_more(inspection.left_out, left)),
         "panes": "".join(panes),
     }
     for name, text in parts.items():
@@ -58,66 +62,68 @@ def _more(records: int, fields: int) -> str:
     return "; ".join(words)
 
 
-def _causes(found: Inspection) -> str:
-    items = [f"<li><b>{html_text(c.certainty)}</b>: {html_text(c.text)}</li>" for c in found.causes]
+def _causes(inspection: Inspection) -> str:
+    items = [f"<li><b>{html_text(c.certainty)}</b>: {html_text(c.text)}</li>" for c in inspection.causes]
     if not items:
         return ""
     words = (
-        f"With the first mended {counted_noun(found.mended, 'record')} can be read."
-        if found.mended >= 0
+        f"With the first mended {counted_noun(inspection.mended, 'record')} can be read."
+        if inspection.mended >= 0
         else ""
     )
-    if not words and found.status not in ("ok", "tail"):
+    if not words and inspection.status not in ("ok", "tail"):
         words = "The batch can't be read by mending that."
-    return f"<h2>What most likely happened</h2><ol>{''.join(items)}</ol><p>{words}</p>{_mended(found)}"
+    return f"<h2>What most likely happened</h2><ol>{''.join(items)}</ol><p>{words}</p>{_mended(inspection)}"
 
 
-def _mended(found: Inspection) -> str:
+def _mended(inspection: Inspection) -> str:
     """Lists the records with the first cause undone, apart from those that are stored."""
-    if not found.mended_records:
+    if not inspection.mended_records:
         return ""
-    items = "".join(f"<li>{html_text(as_text(record))}</li>" for record in found.mended_records)
-    return f"<details><summary>{html_text(mended_title(found))}</summary><ul>{items}</ul></details>"
+    items = "".join(f"<li>{html_text(as_text(record))}</li>" for record in inspection.mended_records)
+    return f"<details><summary>{html_text(mended_title(inspection))}</summary><ul>{items}</ul></details>"
 
 
 def _spans(fields: list[InspectedField]) -> list[tuple[int, int]]:
     """Returns for each field (first, last) index of the fields in it: of a record all of its fields."""
-    found = []
+    spans = []
     for i, field in enumerate(fields):
         last = i
         if field.level == 1:
             while last + 1 < len(fields) and fields[last + 1].level > 1:
                 last += 1
-        found.append((i, last))
-    return found
+        spans.append((i, last))
+    return spans
 
 
-def _rows(found: Inspection, fields: list[InspectedField], spans: list[tuple[int, int]]) -> Iterator[str]:
+def _rows(
+    inspection: Inspection, fields: list[InspectedField], spans: list[tuple[int, int]]
+) -> Iterator[str]:
     place = FILE
     for i, field in enumerate(fields):
         if field.place != place:
             place = field.place
             yield f'<tr class="place"><th colspan="6">{_PAYLOAD}; positions count from its start</th></tr>\n'
-        yield _row(found, i, field, spans[i])
+        yield _row(inspection, i, field, spans[i])
 
 
-def _row(found: Inspection, i: int, one: InspectedField, span: tuple[int, int]) -> str:
-    state = ' class="bad"' if one.problem else ""
-    problem = f' <span class="problem">{html_text(one.problem)}</span>' if one.problem else ""
+def _row(inspection: Inspection, i: int, field: InspectedField, span: tuple[int, int]) -> str:
+    state = ' class="bad"' if field.problem else ""
+    problem = f' <span class="problem">{html_text(field.problem)}</span>' if field.problem else ""
     begin, end = span
-    raw = b"" if one.level == 1 else raw_bytes(found, one)
+    raw = b"" if field.level == 1 else raw_bytes(inspection, field)
     shown = raw[:_SHOWN].hex(" ") + (" …" if len(raw) > _SHOWN else "")
     return (
-        f'<tr data-f="{begin}" data-e="{end}" data-l="{one.level}" tabindex="{0 if i == 0 else -1}"{state}>'
-        f"<td>{one.at}</td><td>{one.size}</td><td>{shown}</td><td>{html_text(one.name)}</td>"
-        f"<td>{html_text(one.value)}</td><td>{html_text(one.meaning)}{problem}</td></tr>\n"
+        f'<tr data-f="{begin}" data-e="{end}" data-l="{field.level}" tabindex="{0 if i == 0 else -1}"{state}>'
+        f"<td>{field.at}</td><td>{field.size}</td><td>{shown}</td><td>{html_text(field.name)}</td>"
+        f"<td>{html_text(field.value)}</td><td>{html_text(field.meaning)}{problem}</td></tr>\n"
     )
 
 
-def _owners(found: Inspection, fields: list[InspectedField], place: str) -> list[int]:
+def _owners(inspection: Inspection, fields: list[InspectedField], place: str) -> list[int]:
     """Returns for each byte of a pane the index of its field, the innermost one; -1 for none."""
-    base = found.position if place == FILE else 0
-    size = min(len(found.content if place == FILE else found.payload or b""), _MOST_BYTES)
+    base = inspection.position if place == FILE else 0
+    size = min(len(inspection.content if place == FILE else inspection.payload or b""), _MOST_BYTES)
     owners = [-1] * size
     for i, field in enumerate(fields):
         if field.place == place and field.level != 1:
@@ -126,9 +132,9 @@ def _owners(found: Inspection, fields: list[InspectedField], place: str) -> list
     return owners
 
 
-def _pane(name: str, data: bytes, base: int, owners: list[int], found: Inspection) -> str:
+def _pane(name: str, data: bytes, base: int, owners: list[int], inspection: Inspection) -> str:
     changed = (
-        {cause.position for cause in found.causes if cause.bits} if base or name == "the file" else set()
+        {cause.position for cause in inspection.causes if cause.bits} if base or name == "the file" else set()
     )
     rows = [_hex_row(data, base, owners, at, changed) for at in range(0, len(owners), _ROW)]
     left = len(data) - len(owners)

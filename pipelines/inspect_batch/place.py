@@ -119,17 +119,17 @@ class DamagedBatch:
         """Returns the first sound batches after the position, each beginning where the one before ends."""
         checksums = RangeChecksums(self.source, self.position, self.length)
         at = BatchSearch(self.source, self.position, self.length, checksums).first_from(self.position + 1)
-        found: list[SoundBatch] = []
-        while 0 <= at < self.length and len(found) < MOST_FOLLOWED:
+        batches: list[SoundBatch] = []
+        while 0 <= at < self.length and len(batches) < MOST_FOLLOWED:
             rest = self.data[at - self.position :]
             size = int(batch_size(rest, 0, len(rest)))
             if not self.is_sound(at - self.position):
                 break
             e = header_of(rest, at)
             first = "base_offset" if rest[f.MAGIC_POS] == f.MAGIC_V2 else "last_offset"
-            found.append(SoundBatch(at, at + size, int(e[first]), int(e["last_offset"])))
+            batches.append(SoundBatch(at, at + size, int(e[first]), int(e["last_offset"])))
             at += size
-        return found
+        return batches
 
     def is_sound(self, at: int) -> bool:
         """Returns whether a sound batch begins at ``at``, which counts from the position."""

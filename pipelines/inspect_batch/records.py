@@ -53,60 +53,60 @@ class BatchHeader:
 
 def read_records(payload: bytes, base: int, place: str, batch: BatchHeader, shown: Shown) -> RecordFields:
     """Reads the records of magic 2 in ``payload``. base: position of its begin, in what ``place`` names."""
-    found = RecordFields()
+    read = RecordFields()
     if batch.count < 0:
-        return found
+        return read
     for number, record in enumerate(plain.read_records(payload, 0, len(payload), batch.count)):
         wrong = record.wrong or (plain.wrong_control(record) if batch.is_control else None)
         if wrong is not None:
-            found.fields += _record(record, number, base, place, batch)
+            read.fields += _record(record, number, base, place, batch)
             left = wrong.found if wrong.fault == faults.PAYLOAD_LEFT else len(payload) - wrong.at
-            mark(found.fields, wrong, base, place, min(left, _MOST_MARKED))
-            return found
-        found.count += 1
+            mark(read.fields, wrong, base, place, min(left, _MOST_MARKED))
+            return read
+        read.count += 1
         if shown(number, batch.base_offset + record.fields[plain.OFFSET_DELTA].value):
-            found.fields += _record(record, number, base, place, batch)
+            read.fields += _record(record, number, base, place, batch)
         else:
-            found.left_out += 1
-    return found
+            read.left_out += 1
+    return read
 
 
 def _record(record: Stored, number: int, base: int, place: str, batch: BatchHeader) -> list[InspectedField]:
     """Returns the fields of a record, after a title if it can be read."""
-    found: list[InspectedField] = []
+    fields: list[InspectedField] = []
     if record.wrong is None:
         offset, size = batch.base_offset + record.fields[plain.OFFSET_DELTA].value, record.end - record.begin
         title = f"record {number}"
-        found.append(InspectedField(title, base + record.begin, size, f"offset {offset}", "", 1, place))
-    for i, one in enumerate(record.fields):
+        fields.append(InspectedField(title, base + record.begin, size, f"offset {offset}", "", 1, place))
+    for i, field_ in enumerate(record.fields):
         header = (i - plain.HEADERS_FROM) // plain.FIELDS_OF_HEADER
         level = 3 if header >= 0 else 2
-        meaning = f"header {header}" if header >= 0 else _meaning(one, batch)
-        if one.name in faults.VARINTS:
-            meaning = f"{meaning}; {_varint(one)}" if meaning else _varint(one)
-        found.append(inspected(one, base, place, level, meaning))
-        if one.name == "value" and record.wrong is None and batch.is_control:
-            found += _control_type(record, base, place)
-    return found
+        meaning = f"header {header}" if header >= 0 else _meaning(field_, batch)
+        if field_.name in faults.VARINTS:
+            meaning = f"{meaning}; {_varint(field_)}" if meaning else _varint(field_)
+        fields.append(inspected(field_, base, place, level, meaning))
+        if field_.name == "value" and record.wrong is None and batch.is_control:
+            fields += _control_type(record, base, place)
+    return fields
 
 
-def _meaning(one: Field, batch: BatchHeader) -> str:
-    match one.name:
+def _meaning(field: Field, batch: BatchHeader) -> str:
+    match field.name:
         case "length":
             return "of the record's body"
         case "attributes":
             return "unused"
         case "timestampDelta":
-            return timestamp_text(batch.base_timestamp + one.value)
+            return timestamp_text(batch.base_timestamp + field.value)
         case "offsetDelta":
-            return f"offset {batch.base_offset + one.value}"
+            return f"offset {batch.base_offset + field.value}"
     return ""
 
 
-def _varint(one: Field) -> str:
-    kind = "varlong" if one.name == "timestampDelta" else "varint"
-    zigzag = one.value << 1 if one.value >= 0 else ~(one.value << 1)
-    return f"{kind} of {count_of(one.size, 'byte')}, zigzag of {zigzag}"
+def _varint(field: Field) -> str:
+    kind = "varlong" if field.name == "timestampDelta" else "varint"
+    zigzag = field.value << 1 if field.value >= 0 else ~(field.value << 1)
+    return f"{kind} of {count_of(field.size, 'byte')}, zigzag of {zigzag}"
 
 
 def _control_type(record: Stored, base: int, place: str) -> list[InspectedField]:
@@ -123,34 +123,34 @@ def _control_type(record: Stored, base: int, place: str) -> list[InspectedField]
 
 def read_message_body(data: bytes, position: int, is_wrapper: bool) -> tuple[RecordFields, Stored]:
     """Reads key and value of the message ``data``, which begins at ``position``; returns also all of it."""
-    message, found = plain.read_message(data, 0, len(data)), RecordFields(count=1)
+    message, read = plain.read_message(data, 0, len(data)), RecordFields(count=1)
     head = f.V0_KEY_LENGTH_POS if data[f.MAGIC_POS] == f.MAGIC_V0 else f.V1_KEY_LENGTH_POS
-    found.fields = body_fields([one for one in message.fields if one.at >= head], position, FILE, 0)
+    read.fields = body_fields([field for field in message.fields if field.at >= head], position, FILE, 0)
     wrong = plain.wrong_wrapper(message) if is_wrapper else message.wrong
     if wrong is not None:
-        found.count = 0
-        mark(found.fields, wrong, position, FILE)
-    return found, message
+        read.count = 0
+        mark(read.fields, wrong, position, FILE)
+    return read, message
 
 
 def read_inner(payload: bytes, shown: Shown) -> RecordFields:
     """Reads the messages in the expanded value of a wrapper."""
-    found = RecordFields()
+    read = RecordFields()
     for number, message in enumerate(plain.read_inner_messages(payload, 0, len(payload))):
         body = payload[message.begin : message.end]
         offset = int.from_bytes(body[:8], "big", signed=True)
         wrong = message.wrong
-        is_odd = wrong is not None or any(one.wrong for one in message.fields)
+        is_odd = wrong is not None or any(field.wrong for field in message.fields)
         if message.fields and (is_odd or shown(number, offset)):
             title = f"offset {offset} in the wrapper"
-            found.fields.append(
+            read.fields.append(
                 InspectedField(f"message {number}", message.begin, len(body), title, "", 1, PAYLOAD)
             )
-            found.fields += body_fields(message.fields, 0, PAYLOAD, 2, zlib.crc32(body[f.MAGIC_POS :]))
+            read.fields += body_fields(message.fields, 0, PAYLOAD, 2, zlib.crc32(body[f.MAGIC_POS :]))
         else:
-            found.left_out += bool(message.fields)
+            read.left_out += bool(message.fields)
         if wrong is not None and wrong.fault not in _IN_FIELDS:
-            mark(found.fields, wrong, 0, PAYLOAD, min(len(payload) - wrong.at, _MOST_MARKED))
+            mark(read.fields, wrong, 0, PAYLOAD, min(len(payload) - wrong.at, _MOST_MARKED))
             break
-        found.count, found.last = found.count + 1, message.begin
-    return found
+        read.count, read.last = read.count + 1, message.begin
+    return read

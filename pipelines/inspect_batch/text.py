@@ -23,55 +23,57 @@ _WORDS = {"tail": "no damage, if no other segment of the log follows"}
 _WIDTHS = (10, 8, 3 * _BYTES + 1, 22, 24)
 
 
-def print_inspection(console: Console, path: str, found: Inspection) -> None:
+def print_inspection(console: Console, path: str, inspection: Inspection) -> None:
     """Prints the batch: what it is, what is wrong, its fields, its neighbours."""
-    for line in lines(path, found):
+    for line in lines(path, inspection):
         console.print(line, soft_wrap=True, highlight=False)
 
 
-def lines(path: str, found: Inspection) -> Iterator[Text]:
+def lines(path: str, inspection: Inspection) -> Iterator[Text]:
     """Yields the lines with their styles."""
     yield Text(printable(path), "bold")
-    yield from summary(found)
-    yield from map(Text, facts(found))
+    yield from summary(inspection)
+    yield from map(Text, facts(inspection))
     yield Text("")
     names = ("position", "length", "bytes", "field", "value")
     yield Text("  ".join(map(aligned, names, _WIDTHS)) + "  meaning", "bold")
     place = FILE
-    for field in found.fields:
+    for field in inspection.fields:
         if field.place != place:
             place = field.place
-            yield from _payload(found)
-        yield _line(found, field)
-    if found.left_out:
-        yield Text(f"{counted_noun(found.left_out, 'more record')} not shown (--records N shows N)", "dim")
-    if found.mended_records:
+            yield from _payload(inspection)
+        yield _line(inspection, field)
+    if inspection.left_out:
+        yield Text(
+            f"{counted_noun(inspection.left_out, 'more record')} not shown (--records N shows N)", "dim"
+        )
+    if inspection.mended_records:
         yield Text("")
-        yield Text(mended_title(found), "bold")
-        yield from (Text(printable(as_text(record))) for record in found.mended_records)
+        yield Text(mended_title(inspection), "bold")
+        yield from (Text(printable(as_text(record))) for record in inspection.mended_records)
 
 
-def mended_title(found: Inspection) -> str:
+def mended_title(inspection: Inspection) -> str:
     """Returns a title for mended records: what they are, and how many are given."""
-    words = f"with the first cause corrected ({found.causes[0].certainty}), and not as they are stored"
-    given = len(found.mended_records)
-    return f"mended records, {words}: {given} of {found.mended}" + (
-        " (--records N gives N)" if given < found.mended else ""
+    words = f"with the first cause corrected ({inspection.causes[0].certainty}), and not as they are stored"
+    given = len(inspection.mended_records)
+    return f"mended records, {words}: {given} of {inspection.mended}" + (
+        " (--records N gives N)" if given < inspection.mended else ""
     )
 
 
-def summary(found: Inspection) -> Iterator[Text]:
+def summary(inspection: Inspection) -> Iterator[Text]:
     """Yields what the batch is, what is wrong with it, and what most likely happened."""
-    colour = _COLOURS.get(found.status, "red")
-    yield Text.assemble(title(found) + ": ", (words_of(found.status), f"bold {colour}"))
-    if found.problem:
-        yield Text(f"problem: {printable(found.problem)}", colour)
-    for i, cause in enumerate(found.causes):
+    colour = _COLOURS.get(inspection.status, "red")
+    yield Text.assemble(title(inspection) + ": ", (words_of(inspection.status), f"bold {colour}"))
+    if inspection.problem:
+        yield Text(f"problem: {printable(inspection.problem)}", colour)
+    for i, cause in enumerate(inspection.causes):
         words = "most likely" if i == 0 else "or"
         yield Text(f"{words} ({cause.certainty}): {printable(cause.text)}", "yellow")
-    if found.mended >= 0:
-        yield Text(f"with that corrected {counted_noun(found.mended, 'record')} can be read", "green")
-    elif found.causes and found.status not in ("ok", "tail"):
+    if inspection.mended >= 0:
+        yield Text(f"with that corrected {counted_noun(inspection.mended, 'record')} can be read", "green")
+    elif inspection.causes and inspection.status not in ("ok", "tail"):
         yield Text("it is not readable even with that corrected", "red")
 
 
@@ -80,62 +82,62 @@ def words_of(status: str) -> str:
     return _WORDS.get(status, status)
 
 
-def title(found: Inspection) -> str:
+def title(inspection: Inspection) -> str:
     """Returns what the batch is, and where."""
-    what = {f.MAGIC_V0: "message", f.MAGIC_V1: "message", f.MAGIC_V2: "record batch"}.get(found.magic)
-    what = "damage" if what is None else f"{what} of magic {found.magic}"
-    what = {"damaged": "damage", "tail": "tail"}.get(found.status, what)
-    count = "" if what in ("damage", "tail") else f", {counted_noun(found.records, 'record')}"
-    return f"{what} at position {found.position}, {count_of(found.size, 'byte')}{count}"
+    what = {f.MAGIC_V0: "message", f.MAGIC_V1: "message", f.MAGIC_V2: "record batch"}.get(inspection.magic)
+    what = "damage" if what is None else f"{what} of magic {inspection.magic}"
+    what = {"damaged": "damage", "tail": "tail"}.get(inspection.status, what)
+    count = "" if what in ("damage", "tail") else f", {counted_noun(inspection.records, 'record')}"
+    return f"{what} at position {inspection.position}, {count_of(inspection.size, 'byte')}{count}"
 
 
-def facts(found: Inspection) -> Iterator[str]:
+def facts(inspection: Inspection) -> Iterator[str]:
     """Yields sentences on the checksum and the neighbours."""
-    checksum = found.checksum
+    checksum = inspection.checksum
     if checksum is not None:
         verdict = "right" if checksum.is_right else "wrong"
         numbers = f"stored {checksum.stored:#010x}, computed {checksum.computed:#010x}"
         covers = f"positions {checksum.begin} to {checksum.end - 1}"
         yield f"checksum: {checksum.name} of {covers}: {numbers}: {verdict}"
-        if found.magic == f.MAGIC_V2:
+        if inspection.magic == f.MAGIC_V2:
             yield "not covered: baseOffset, batchLength, partitionLeaderEpoch, magic"
         else:
             yield "not covered: offset, messageSize"
-    yield f"before: {_neighbour(found.before, 'nothing, it is the first batch')}"
-    yield f"after: {_neighbour(found.after, 'nothing, the segment ends')}"
+    yield f"before: {_neighbour(inspection.before, 'nothing, it is the first batch')}"
+    yield f"after: {_neighbour(inspection.after, 'nothing, the segment ends')}"
 
 
-def _neighbour(one: Neighbour | None, nothing: str) -> str:
-    if one is None:
+def _neighbour(batch: Neighbour | None, nothing: str) -> str:
+    if batch is None:
         return nothing
-    sound = "sound" if one.is_sound else "its checksum is wrong"
-    offsets = f"offsets {one.base_offset} to {one.last_offset}"
-    return f"batch at position {one.position}, {one.size} bytes, magic {one.magic}, {offsets}, {sound}"
+    sound = "sound" if batch.is_sound else "its checksum is wrong"
+    offsets = f"offsets {batch.base_offset} to {batch.last_offset}"
+    return f"batch at position {batch.position}, {batch.size} bytes, magic {batch.magic}, {offsets}, {sound}"
 
 
-def raw_bytes(found: Inspection, one: InspectedField) -> bytes:
+def raw_bytes(inspection: Inspection, field: InspectedField) -> bytes:
     """Returns the bytes of a field, from the file or the expanded payload."""
-    if one.place == FILE:
-        at = one.at - found.position
-        return found.content[at : at + one.size]
-    return (found.payload or b"")[one.at : one.at + one.size]
+    if field.place == FILE:
+        at = field.at - inspection.position
+        return inspection.content[at : at + field.size]
+    return (inspection.payload or b"")[field.at : field.at + field.size]
 
 
-def _line(found: Inspection, one: InspectedField) -> Text:
-    raw = raw_bytes(found, one)
-    is_title = one.level == 1
+def _line(inspection: Inspection, field: InspectedField) -> Text:
+    raw = raw_bytes(inspection, field)
+    is_title = field.level == 1
     shown = "" if is_title else raw[:_BYTES].hex(" ") + (" …" if len(raw) > _BYTES else "")
-    name = "  " * max(0, one.level - 1) + printable(one.name)
-    cells = (str(one.at), str(one.size), shown, name, printable(one.value))
+    name = "  " * max(0, field.level - 1) + printable(field.name)
+    cells = (str(field.at), str(field.size), shown, name, printable(field.value))
     line = Text("  ".join(_cell(cell, width) for cell, width in zip(cells, _WIDTHS, strict=True)))
     if is_title:
         line.stylize("bold")
     else:
         begin = sum(_WIDTHS[:2]) + 4
         line.stylize("cyan", begin, begin + _WIDTHS[2])
-    line.append("  " + printable(one.meaning), "dim")
-    if one.problem:
-        line.append(f"  <- {printable(one.problem)}", "bold red")
+    line.append("  " + printable(field.meaning), "dim")
+    if field.problem:
+        line.append(f"  <- {printable(field.problem)}", "bold red")
     return line
 
 
@@ -143,26 +145,26 @@ def _cell(text: str, width: int) -> str:
     return aligned(text, width) if width_of(text) <= width else text
 
 
-def _payload(found: Inspection) -> Iterator[Text]:
-    payload = found.payload or b""
+def _payload(inspection: Inspection) -> Iterator[Text]:
+    payload = inspection.payload or b""
     yield Text("")
     yield Text(f"the payload, expanded: {len(payload)} bytes; positions below count from its start", "bold")
 
 
-def to_json(path: str, found: Inspection) -> dict[str, Any]:
+def to_json(path: str, inspection: Inspection) -> dict[str, Any]:
     """Returns the inspection as an object of JSON.
 
     Bytes of fields are hexadecimal digits; a cause has the byte that was changed, and the bit, None for none.
     """
     return {
         "file": path,
-        "position": found.position,
-        "size_bytes": found.size,
-        "magic": found.magic,
-        "status": found.status,
-        "problem": found.problem or None,
-        "checksum": asdict(found.checksum) if found.checksum else None,
-        "records": found.records,
+        "position": inspection.position,
+        "size_bytes": inspection.size,
+        "magic": inspection.magic,
+        "status": inspection.status,
+        "problem": inspection.problem or None,
+        "checksum": asdict(inspection.checksum) if inspection.checksum else None,
+        "records": inspection.records,
         "causes": [
             {
                 "kind": cause.kind,
@@ -173,24 +175,24 @@ def to_json(path: str, found: Inspection) -> dict[str, Any]:
                 "changed_bits": cause.bits or None,
                 "bit": cause.bit if cause.bit >= 0 else None,
             }
-            for cause in found.causes
+            for cause in inspection.causes
         ],
-        "records_once_mended": found.mended if found.mended >= 0 else None,
-        "mended_records": [as_json(record) for record in found.mended_records],
-        "before": found.before._asdict() if found.before else None,
-        "after": found.after._asdict() if found.after else None,
+        "records_once_mended": inspection.mended if inspection.mended >= 0 else None,
+        "mended_records": [as_json(record) for record in inspection.mended_records],
+        "before": inspection.before._asdict() if inspection.before else None,
+        "after": inspection.after._asdict() if inspection.after else None,
         "fields": [
             {
                 "name": field.name,
                 "place": field.place,
                 "position": field.at,
                 "size_bytes": field.size,
-                "bytes": raw_bytes(found, field).hex(),
+                "bytes": raw_bytes(inspection, field).hex(),
                 "value": field.value,
                 "meaning": field.meaning,
                 "level": field.level,
                 "problem": field.problem or None,
             }
-            for field in found.fields
+            for field in inspection.fields
         ],
     }

@@ -195,15 +195,15 @@ class CatalogLake(LakeWriter):
     def _all_rows(self, table: Table) -> pa.Table:
         """Returns all rows of a table of _KEPT; what is not kept yet of these is read in one statement."""
         if table.name not in self._kept:
-            wanted = [one for one in _KEPT if one.name not in self._kept and self.has(one)]
-            frames = [self.table(one.name).select(F.struct("*").alias(one.name)) for one in wanted]
+            wanted = [kept for kept in _KEPT if kept.name not in self._kept and self.has(kept)]
+            frames = [self.table(kept.name).select(F.struct("*").alias(kept.name)) for kept in wanted]
             rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames).toArrow()
-            for one in wanted:
-                column = rows.column(one.name)
+            for kept in wanted:
+                column = rows.column(kept.name)
                 stored = pa.Table.from_struct_array(column.filter(column.is_valid()))
-                fields = [field for field in one.arrow_schema() if field.name in stored.schema.names]
+                fields = [field for field in kept.arrow_schema() if field.name in stored.schema.names]
                 names = [field.name for field in fields]
-                self._kept[one.name] = stored.select(names).cast(pa.schema(fields))
+                self._kept[kept.name] = stored.select(names).cast(pa.schema(fields))
         return self._kept[table.name]
 
     def _read(self, table: Table, names: Collection[str], where: str) -> pa.Table:

@@ -77,12 +77,12 @@ class CatalogSchema:
     def names(self) -> set[str]:
         """Returns the names of the tables and views that are there, in lower case and without the prefix."""
         try:
-            found = self.spark.sql(f"SHOW TABLES IN {self.quoted}").collect()
+            rows = self.spark.sql(f"SHOW TABLES IN {self.quoted}").collect()
         except spark_errors():
             if self.spark.catalog.databaseExists(self.quoted):
                 raise
             return set()
-        names = (row["tableName"].lower() for row in found if not row["isTemporary"])
+        names = (row["tableName"].lower() for row in rows if not row["isTemporary"])
         return {name.removeprefix(self._prefix) for name in names if name.startswith(self._prefix)}
 
     @cached_property
@@ -97,10 +97,10 @@ class CatalogSchema:
         # ``PermanentViews`` notes the version in the schema, too
         if f"({VERSION_PROPERTY}{self.ending},{SCHEMA_VERSION})" not in self.described.get("Properties", ""):
             ledger = self.path(SEGMENTS.name)
-            found = {
+            properties = {
                 row["key"]: row["value"] for row in self.spark.sql(f"SHOW TBLPROPERTIES {ledger}").collect()
             }
-            if found.get(VERSION_PROPERTY) != str(SCHEMA_VERSION):
+            if properties.get(VERSION_PROPERTY) != str(SCHEMA_VERSION):
                 raise UserError(
                     f"{self.name}.{SEGMENTS.name} is not a ledger of schema version {SCHEMA_VERSION}: "
                     "name another schema"

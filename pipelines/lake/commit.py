@@ -268,7 +268,7 @@ class LakeWriter(LakeTables):
         change = Change(before, after, written, anew, intent.files_left, intent.cleaned)
         rows, changed = offset_findings.compute(self.read, partitions, change)
         if changed:
-            self.replace_computed(table, rows, [RowRange(*one) for one in sorted(changed)], intent)
+            self.replace_computed(table, rows, [RowRange(*range_) for range_ in sorted(changed)], intent)
 
     def fill_findings(self, run_id: str) -> None:
         """Creates and fills ``offset_findings`` where an earlier release made the lake."""

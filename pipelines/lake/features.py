@@ -57,13 +57,13 @@ def with_deletion_vectors(delta: DeltaTable) -> set[str]:
     marked = set(pa.table(delta.deletion_vectors()).column("filepath").to_pylist())
     paths = data_files(delta).column("path").to_pylist()
     uris = (uri if "://" in uri else f"file://{uri}" for uri in delta.file_uris())
-    found = {path for path, uri in zip(paths, uris, strict=True) if uri in marked}
-    if len(found) != len(marked):
+    with_vectors = {path for path, uri in zip(paths, uris, strict=True) if uri in marked}
+    if len(with_vectors) != len(marked):
         raise RunFailed(
             f"{delta.table_uri} has deletion vectors of files that can't be distinguished: "
             f"REORG TABLE delta.`{delta.table_uri}` APPLY (PURGE), then start again"
         )
-    return found
+    return with_vectors
 
 
 def apply_deletion_vectors(delta: DeltaTable, table: Table, ranges: Collection[RowRange]) -> None:

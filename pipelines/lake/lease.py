@@ -130,8 +130,8 @@ class Lease:
         return f"{self._lake}/_runs/{self._name(number)}"
 
     def _listed(self) -> dict[int, str]:
-        found = self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
-        names = (f.base_name for f in found if f.type == fs.FileType.Directory)
+        infos = self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
+        names = (f.base_name for f in infos if f.type == fs.FileType.Directory)
         return {int(n.removeprefix(_PREFIX)): n for n in names if n.startswith(_PREFIX)}
 
     def _last(self) -> int:
@@ -174,9 +174,9 @@ class Lease:
         0 where its folder is empty: it is just being taken, or removed as there is a later one.
         """
         where = fs.FileSelector(f"{self._folder}/{self._name(number)}", recursive=True, allow_not_found=True)
-        found = [f for f in self._files.get_file_info(where) if f.type == fs.FileType.File]
-        is_released = any(f.base_name == _RELEASED for f in found)
-        return is_released, max((f.mtime_ns for f in found), default=0)
+        files = [f for f in self._files.get_file_info(where) if f.type == fs.FileType.File]
+        is_released = any(f.base_name == _RELEASED for f in files)
+        return is_released, max((f.mtime_ns for f in files), default=0)
 
     def _wait_for_end(self, number: int) -> None:
         """Waits until a lease has ended. Raises LakeBusy where its job is alive."""

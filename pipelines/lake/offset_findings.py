@@ -85,14 +85,14 @@ def compute(
     stored = _stored(read, partitions, owners)
     known = _folders(stored, COMPACTED)
     goes_on = {folder for folder in known if not change.is_anew(folder)} | {*change.cleaned}
-    found = _compute(read, partitions, files, owns, {**_unread(stored), **change.unread}, goes_on)
+    computed = _compute(read, partitions, files, owns, {**_unread(stored), **change.unread}, goes_on)
     is_partial = np.bincount(files.log[~owns], minlength=len(files.logs)) > 0
     partial = {*files.logs.column("partition_dir").filter(pa.array(is_partial)).to_pylist()}
-    shown = (_folders(found, COMPACTED) - known) & partial
+    shown = (_folders(computed, COMPACTED) - known) & partial
     if shown:  # rows that would stay say that the cleaner did not run
         return compute(read, partitions, replace(change, anew={*(change.anew or ()), *shown}))
-    found, stored = (rows.filter(pc.is_in(rows.column("segment"), owners)) for rows in (found, stored))
-    return _differing(found, stored)
+    computed, stored = (rows.filter(pc.is_in(rows.column("segment"), owners)) for rows in (computed, stored))
+    return _differing(computed, stored)
 
 
 def _owning(files: Files, change: Change) -> np.ndarray:
@@ -120,8 +120,8 @@ def _owning(files: Files, change: Change) -> np.ndarray:
 
 
 def _are_in(column: pa.ChunkedArray, texts: Collection[str]) -> np.ndarray:
-    found: np.ndarray = pc.is_in(column, pa.array(list(texts), pa.string())).to_numpy(zero_copy_only=False)
-    return found
+    is_in: np.ndarray = pc.is_in(column, pa.array(list(texts), pa.string())).to_numpy(zero_copy_only=False)
+    return is_in
 
 
 def _folders(rows: pa.Table, kind: str) -> set[str]:
@@ -136,13 +136,13 @@ def _stored(read: Read, partitions: Collection[Partition], owners: pa.Array) -> 
 
 
 def _unread(stored: pa.Table) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    by_folder: dict[str, list[int]] = {}
     rows = stored.filter(pc.equal(stored.column("kind"), UNREAD))
     for folder, base in zip(
         *(rows.column(n).to_pylist() for n in ("partition_dir", "file_base_offset")), strict=True
     ):
-        found.setdefault(folder, []).append(base)
-    return found
+        by_folder.setdefault(folder, []).append(base)
+    return by_folder
 
 
 def _compute(
@@ -191,19 +191,19 @@ def _of_segments(
     if not len(segments):
         return table.arrow_schema().empty_table().select([*columns])
     named = sql_in("segment", segments.to_pylist()) if len(segments) <= _NAMED else ""
-    conditions = " AND ".join(one for one in (named, where) if one)
+    conditions = " AND ".join(condition for condition in (named, where) if condition)
     rows = rows_of(read, table, (*OF_ROWS, *columns), partitions, conditions).select([*columns])
     return rows.filter(pc.is_in(rows.column("segment"), segments.combine_chunks()))
 
 
-def _differing(found: pa.Table, stored: pa.Table) -> tuple[pa.Table, set[tuple[str, int, str]]]:
+def _differing(computed: pa.Table, stored: pa.Table) -> tuple[pa.Table, set[tuple[str, int, str]]]:
     """Returns the rows found of segments with other rows than stored ones, and these segments."""
     if not len(stored):  # as in a first run, which may find a million of them
-        places = found.group_by(_PLACE).aggregate([])
-        return found, {*zip(*(places.column(name).to_pylist() for name in _PLACE), strict=True)}
+        places = computed.group_by(_PLACE).aggregate([])
+        return computed, {*zip(*(places.column(name).to_pylist() for name in _PLACE), strict=True)}
     database = duckdb.connect(config={"threads": "2"})
     try:
-        database.register("computed", found)
+        database.register("computed", computed)
         database.register("stored", stored)
         database.execute(f"CREATE TABLE changed AS {_DIFFERENT_SEGMENTS}")
         changed = {*database.execute(f"SELECT {_SEGMENT} FROM changed").fetchall()}

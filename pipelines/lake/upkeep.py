@@ -90,8 +90,8 @@ def _vacuum(delta: DeltaTable, path: str, hours: int) -> int:
             delta.vacuum, hours, enforce_retention_duration=False, full=in_full and attempt < _IN_FULL
         )
         if attempt % 2 == 0:
-            found = vacuum(dry_run=True)  # it names files that are gone, too
-            if all(system.get_file_info(f"{folder}/{name}").type == FileType.NotFound for name in found):
+            unneeded = vacuum(dry_run=True)  # it names files that are gone, too
+            if all(system.get_file_info(f"{folder}/{name}").type == FileType.NotFound for name in unneeded):
                 return
         delta.update_incremental()  # an attempt before may have made commits
         most = max(most, len(vacuum(dry_run=False)))

@@ -65,7 +65,7 @@ class Checkpoints:
         """
         if log_dir in self._by_folder:
             return
-        found = self._by_folder[log_dir] = {}
+        of_log_dir = self._by_folder[log_dir] = {}
         for name in sorted(CHECKPOINT_FILES.intersection(names)):
             path = os.path.join(log_dir, name)
             try:
@@ -83,7 +83,7 @@ class Checkpoints:
                 self._with_starts.add(log_dir)
             for log, offset in entries.items():
                 if offset >= 0:  # Kafka reads negative ones too, which say nothing
-                    found[log] = found.get(log, Checkpoint())._replace(**{_FIELDS[name]: offset})
+                    of_log_dir[log] = of_log_dir.get(log, Checkpoint())._replace(**{_FIELDS[name]: offset})
 
     def logs(self) -> Iterator[tuple[str, tuple[str, int], Checkpoint]]:
         """Yields every log that a file names: log directory, (topic, partition), and what is noted of it."""
@@ -115,7 +115,7 @@ def read_offsets(path: str, follow: bool = True) -> dict[tuple[str, int], int]:
 
     Raises an OSError, or a ValueError for another format. follow: whether the file may be a link.
     """
-    found = offset_entries(read_regular(path, MOST_BYTES, follow))
-    if found.problem is not None:
-        raise ValueError(found.problem)
-    return {(topic, int(partition)): int(offset) for topic, partition, offset in found.rows}
+    entries = offset_entries(read_regular(path, MOST_BYTES, follow))
+    if entries.problem is not None:
+        raise ValueError(entries.problem)
+    return {(topic, int(partition)): int(offset) for topic, partition, offset in entries.rows}

@@ -154,7 +154,7 @@ class ClusterState:
 
     def topic_id(self, topic: str) -> str | None:
         """Returns the id of the topic that has this name now; None if there is none."""
-        return next((one for one, name in self.topics.items() if name == topic), None)
+        return next((id_ for id_, name in self.topics.items() if name == topic), None)
 
 
 def _topic(state: ClusterState, fields: Fields) -> None:
@@ -171,10 +171,10 @@ def _remove_topic(state: ClusterState, fields: Fields) -> None:
 
 
 def _partition(state: ClusterState, fields: Fields) -> None:
-    one = Partition(fields["topicId"], fields["partitionId"])
-    _set_lists(one, fields)
-    one.lead(fields["leader"], fields["leaderEpoch"])
-    state.partitions[one.topic_id, one.partition] = one
+    partition = Partition(fields["topicId"], fields["partitionId"])
+    _set_lists(partition, fields)
+    partition.lead(fields["leader"], fields["leaderEpoch"])
+    state.partitions[partition.topic_id, partition.partition] = partition
 
 
 def _set_lists(partition: Partition, fields: Fields) -> None:
@@ -260,8 +260,8 @@ def _remove_user(state: ClusterState, fields: Fields) -> None:
 
 def _quota(state: ClusterState, fields: Fields) -> None:
     parts = [
-        f"{one['entityType']}={'<default>' if one.get('entityName') is None else one['entityName']}"
-        for one in fields["entity"]
+        f"{entity['entityType']}={'<default>' if entity.get('entityName') is None else entity['entityName']}"
+        for entity in fields["entity"]
     ]
     entity = ",".join(sorted(parts))
     state.entities[entity] = tuple((one["entityType"], one.get("entityName")) for one in fields["entity"])
@@ -273,7 +273,7 @@ def _quota(state: ClusterState, fields: Fields) -> None:
 
 
 def _voters(state: ClusterState, fields: Fields) -> None:
-    state.voters = {one["voterId"]: one["voterDirectoryId"] for one in fields["voters"]}
+    state.voters = {voter["voterId"]: voter["voterDirectoryId"] for voter in fields["voters"]}
 
 
 _HANDLERS: dict[str, Callable[[ClusterState, Fields], object]] = {

@@ -71,7 +71,7 @@ def open_to_spark(spark: SparkSession, uri: str) -> None:
         options.pop(_PROVIDER)
     for option, value in options.items():
         name = f"fs.s3a.bucket.{bucket}.endpoint.region" if option == _REGION else option
-        if all(spark.conf.get(f"spark.hadoop.{one}", None) is None for one in (option, name)):
+        if all(spark.conf.get(f"spark.hadoop.{setting}", None) is None for setting in (option, name)):
             spark.conf.set(name, value)
             configuration.set(name, value, _BY_US)
 
@@ -93,9 +93,9 @@ def list_files(
         patterns = [f"{folder}/*{SEGMENT_SUFFIX}" for folder in folders]
         patterns = [pattern for pattern in patterns if len(_glob(spark, pattern))]
         left = [f"{folder}/*{s}" for folder in folders for s in suffixes if s != SEGMENT_SUFFIX]
-        found = [status for pattern in left for status in _glob(spark, pattern) if status.isFile()]
+        statuses = [status for pattern in left for status in _glob(spark, pattern) if status.isFile()]
         others = files_table(
-            (s.getPath().toString(), s.getLen(), s.getModificationTime() * 1000) for s in found
+            (s.getPath().toString(), s.getLen(), s.getModificationTime() * 1000) for s in statuses
         )
         if not patterns:
             return others, named

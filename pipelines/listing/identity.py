@@ -48,19 +48,19 @@ def read_identity(log_dir: str, refused: list[str] | None = None) -> Identity:
 
 def clusters_of(log_dirs: Iterable[str]) -> dict[str, list[str]]:
     """Returns by cluster id the log directories whose ``meta.properties`` names it."""
-    found: dict[str, list[str]] = defaultdict(list)
+    clusters: dict[str, list[str]] = defaultdict(list)
     for log_dir in sorted(log_dirs):
         if cluster_id := read_identity(log_dir).cluster_id:
-            found[cluster_id].append(log_dir)
-    return dict(found)
+            clusters[cluster_id].append(log_dir)
+    return dict(clusters)
 
 
 def check_one_cluster(log_dirs: Iterable[str]) -> None:
     """Raises a UserError for log directories of several clusters, whose topics are not the same."""
-    found = clusters_of(log_dirs)
-    if len(found) > 1:
-        places = first_names([f"{dirs[0]} is of {cluster_id}" for cluster_id, dirs in found.items()], 3)
+    clusters = clusters_of(log_dirs)
+    if len(clusters) > 1:
+        places = first_names([f"{dirs[0]} is of {cluster_id}" for cluster_id, dirs in clusters.items()], 3)
         raise UserError(
-            f"the sources are of {len(found)} clusters, by meta.properties ({places}): name those of one "
+            f"the sources are of {len(clusters)} clusters, by meta.properties ({places}): name those of one "
             "cluster, and decode each cluster into a --lake of its own"
         )

@@ -169,11 +169,11 @@ def _snapshots_alone(source: str) -> bool:
 
 def _check_one_folder(folders: Iterable[Folder]) -> None:
     """Raises a UserError if the segments that sources name are in several folders."""
-    found = sorted(f.uri for f in folders if any(file.wanted for file in f.files))
-    if len(found) > 1:
+    uris = sorted(f.uri for f in folders if any(file.wanted for file in f.files))
+    if len(uris) > 1:
         raise UserError(
-            f"--topic and --partition are for the segments of one folder, and here are {len(found)}: "
-            f"{first_names(found, 3)}"
+            f"--topic and --partition are for the segments of one folder, and here are {len(uris)}: "
+            f"{first_names(uris, 3)}"
         )
 
 
@@ -250,7 +250,7 @@ def _add_folder(
     if not isinstance(place, str) and place.topic == NULL_TOPIC and not null_topic:
         place = NULL_TO_SPARK
     if isinstance(place, str):
-        reasons = Counter(why_skipped(folder.uri, one.name, place) for one in done.files if one.wanted)
+        reasons = Counter(why_skipped(folder.uri, file.name, place) for file in done.files if file.wanted)
         if counts_folders(place) and reasons[place]:
             reasons[place] = 1
         listing.skipped.update(reasons or Counter({place: int(counts_folders(place))}))
@@ -269,7 +269,7 @@ def _add_folder(
             unnamed.append((offset, file))
     renamed = renamed_segments(folder, segments) if unnamed and is_requested else []
     segments = sorted([*segments, *renamed], key=itemgetter(0)) if renamed else segments
-    skipped = [(why, one.name) for why, one in unnamed if not any(one is file for _, file in renamed)]
+    skipped = [(why, left.name) for why, left in unnamed if not any(left is file for _, file in renamed)]
     listing.skipped.update(why_skipped(folder.uri, name, why) for why, name in skipped)
     if not is_requested:
         if any(file.wanted for _, file in segments):

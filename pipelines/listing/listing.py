@@ -130,7 +130,7 @@ class Listing:
             checkpoints = self.checkpoints if is_noted(folder, read) else Checkpoints()
             start = columns["file_base_offset"][first].as_py()
             witnesses = self.witnesses.of(folder, *place, start, checkpoints, row["topic_id"])
-            aside = tuple(one for one in witnesses.aside if canonical(one.name) not in read)
+            aside = tuple(left for left in witnesses.aside if canonical(left.name) not in read)
             witnesses = replace(witnesses, aside=aside)
             if witnesses != NO_WITNESSES:
                 noted[folder] = ListedLog(witnesses, row["segment"], row["length"])

@@ -50,9 +50,9 @@ def decoded_records(batches: Iterable[pa.RecordBatch]) -> Iterator[MetadataRecor
         rows = batch.to_pydict()
         own = [METADATA_TOPIC if kind is None else None for kind in rows["control_type"]]
         topics = pa.array(own, pa.string())
-        found = internal_records(topics, batch.column("key"), batch.column("value")).to_pylist()
-        for i, one in enumerate(found):
-            named = (None, None) if one is None else _named(one)
+        records = internal_records(topics, batch.column("key"), batch.column("value")).to_pylist()
+        for i, record in enumerate(records):
+            named = (None, None) if record is None else _named(record)
             if rows["control_type"][i] == "KRAFT_VOTERS":
                 named = VOTERS, _voters_json(rows["value"][i])
             yield MetadataRecord(rows["offset"][i], rows["leader_epoch"][i], *named)
@@ -122,12 +122,16 @@ def snapshots(folder: str) -> list[str]:
         names = os.listdir(folder)
     except OSError:
         return []
-    found = [(one.end_offset, one.epoch, name) for name in names if (one := snapshot_id(name)) is not None]
-    paths = (os.path.join(folder, name) for _, _, name in sorted(found))
+    named = [
+        (snapshot.end_offset, snapshot.epoch, name)
+        for name in names
+        if (snapshot := snapshot_id(name)) is not None
+    ]
+    paths = (os.path.join(folder, name) for _, _, name in sorted(named))
     return [path for path in paths if os.path.isfile(path)]
 
 
 def snapshot_end(path: str | None) -> int:
     """Returns the offset after the last record of a snapshot, from its name; 0 for another file or None."""
-    found = snapshot_id(os.path.basename(path)) if path else None
-    return found.end_offset if found else 0
+    snapshot = snapshot_id(os.path.basename(path)) if path else None
+    return snapshot.end_offset if snapshot else 0

@@ -127,8 +127,8 @@ def left_state(partition_dir: str) -> str | None:
     """
     if partition_dir.endswith(DELETED_SUFFIX):
         return "deleted"
-    found = parse_left_folder(partition_dir)
-    return found[1] if found else None
+    left = parse_left_folder(partition_dir)
+    return left[1] if left else None
 
 
 def parse_file(name: str) -> int | str:

@@ -33,15 +33,15 @@ def renamed_segments(folder: Folder, segments: Sequence[tuple[int, File]]) -> li
     if not folder.is_named:
         return []
     known = {base for base, _ in segments}
-    found = []
+    renamed = []
     for file in folder.files:
         is_renamed = file.name.endswith(".log") and parse_file(file.name) == NO_SEGMENT and file.length
         path = path_of_uri(f"{folder.uri}/{file.name}") if is_renamed else None
         base = None if path is None else _first_offset(path)
         if base is not None and base not in known:
             known.add(base)
-            found.append((base, file))
-    return found
+            renamed.append((base, file))
+    return renamed
 
 
 def _first_offset(path: str) -> int | None:

@@ -74,16 +74,16 @@ class RemoteMetadata:
     @cached_property
     def logs(self) -> set[tuple[str | None, int]]:
         """Returns the (topic id, partition) that any record names."""
-        return {(one.topic_id, one.partition) for one in self.segments.values()} | self.deleted
+        return {(segment.topic_id, segment.partition) for segment in self.segments.values()} | self.deleted
 
     @cached_property
     def ranges(self) -> dict[tuple[str | None, int], list[RemoteRange]]:
         """Returns the offsets of the segments that count, by (topic id, partition)."""
-        found: dict[tuple[str | None, int], list[RemoteRange]] = defaultdict(list)
-        for one in self.segments.values():
-            if one.state == FINISHED and one.start is not None and one.end is not None:
-                found[one.topic_id, one.partition].append(RemoteRange(one.start, one.end))
-        return found
+        by_log: dict[tuple[str | None, int], list[RemoteRange]] = defaultdict(list)
+        for segment in self.segments.values():
+            if segment.state == FINISHED and segment.start is not None and segment.end is not None:
+                by_log[segment.topic_id, segment.partition].append(RemoteRange(segment.start, segment.end))
+        return by_log
 
     def note(self, value: Mapping[str, Any], is_committed: bool = True) -> None:
         """Applies one record of the log. A newer record of a segment replaces its state."""
@@ -102,16 +102,18 @@ class RemoteMetadata:
             return
         (self.uncommitted.discard if is_committed else self.uncommitted.add)(of["id"])
         named = place["name"], place["id"], place["partition"], of["id"]
-        one = self.segments.setdefault(of["id"], RemoteSegment(*named, state))
-        one.state, one.since, one.broker_id = state, value["eventTimestampMs"], value["brokerId"]
-        one.custom = value.get("customMetadata") or one.custom
+        segment = self.segments.setdefault(of["id"], RemoteSegment(*named, state))
+        segment.state, segment.since, segment.broker_id = state, value["eventTimestampMs"], value["brokerId"]
+        segment.custom = value.get("customMetadata") or segment.custom
         if "startOffset" in value:
-            one.start, one.end, one.size = (
+            segment.start, segment.end, segment.size = (
                 value["startOffset"],
                 value["endOffset"],
                 value["segmentSizeInBytes"],
             )
-            one.epochs = tuple((each["leaderEpoch"], each["offset"]) for each in value["segmentLeaderEpochs"])
+            segment.epochs = tuple(
+                (each["leaderEpoch"], each["offset"]) for each in value["segmentLeaderEpochs"]
+            )
 
 
 def remote_metadata(log_dir: str) -> RemoteMetadata | None:
@@ -122,7 +124,7 @@ def remote_metadata(log_dir: str) -> RemoteMetadata | None:
         return None
     if not folders:
         return None
-    found = RemoteMetadata()
+    metadata = RemoteMetadata()
     try:  # before the records: what it says is never ahead of them
         committed = read_offsets(os.path.join(log_dir, HIGH_WATERMARK))
     except (OSError, ValueError):
@@ -130,21 +132,21 @@ def remote_metadata(log_dir: str) -> RemoteMetadata | None:
     for name in folders:
         folder = os.path.join(log_dir, name)
         try:
-            segments = sorted(one for one in os.listdir(folder) if segment_base(one) is not None)
+            segments = sorted(name for name in os.listdir(folder) if segment_base(name) is not None)
         except OSError:
-            found.is_whole = False
+            metadata.is_whole = False
             continue
         limit = committed.get((REMOTE_METADATA, int(name.rpartition("-")[2])), 0)
         epochs, reached = list[tuple[int, int]](), 0
-        for offset, epoch, value in _records([os.path.join(folder, one) for one in segments], found):
+        for offset, epoch, value in _records([os.path.join(folder, name) for name in segments], metadata):
             if not epochs or epochs[-1][0] != epoch:
                 epochs.append((epoch, offset))
             reached = offset + 1
             if value is not None:
-                found.note(value, offset < limit)
-        found.epochs[name] = epochs, reached
-        found.is_whole &= reached >= limit
-    return found
+                metadata.note(value, offset < limit)
+        metadata.epochs[name] = epochs, reached
+        metadata.is_whole &= reached >= limit
+    return metadata
 
 
 def agree(copies: Sequence[RemoteMetadata]) -> bool:
@@ -152,8 +154,8 @@ def agree(copies: Sequence[RemoteMetadata]) -> bool:
 
     So where the leader epochs are the same up to the end of the shorter one (KIP-101).
     """
-    for name in {name for one in copies for name in one.epochs}:
-        of_name = [one.epochs[name] for one in copies if name in one.epochs]
+    for name in {name for copy in copies for name in copy.epochs}:
+        of_name = [copy.epochs[name] for copy in copies if name in copy.epochs]
         end = min(end for _, end in of_name)
         if len({tuple(each for each in epochs if each[1] < end) for epochs, _ in of_name}) > 1:
             return False
@@ -161,7 +163,7 @@ def agree(copies: Sequence[RemoteMetadata]) -> bool:
 
 
 def _records(
-    paths: Sequence[str], found: RemoteMetadata
+    paths: Sequence[str], metadata: RemoteMetadata
 ) -> Iterator[tuple[int, int, Mapping[str, Any] | None]]:
     """Yields offset, leader epoch and content of the records in a folder's segments; notes in ``found`` where
     not all from offset 0 on could be read. The content is None of a control record.
@@ -187,4 +189,4 @@ def _records(
                     yield offset, epoch, record.value if record.value and not record.problem else None
         except (OSError, ValueError) as error:
             problems.append(error)
-    found.is_whole &= not problems
+    metadata.is_whole &= not problems

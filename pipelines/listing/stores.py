@@ -70,9 +70,9 @@ def _files(system: Any, path: str) -> tuple[list[Any], set[str]]:
         raise FileNotFoundError(path)
     plain = takewhile(lambda part: not any(c in part for c in GLOB_CHARACTERS), path.split("/"))
     begin = "/".join(plain)
-    found = system.get_file_info(fs.FileSelector(begin, recursive=True))
-    named = {f.path for f in found if glob.globmatch(f.path, path, flags=glob_flags())}
-    files = {f.path for f in found if f.type == fs.FileType.File}
+    infos = system.get_file_info(fs.FileSelector(begin, recursive=True))
+    named = {f.path for f in infos if glob.globmatch(f.path, path, flags=glob_flags())}
+    files = {f.path for f in infos if f.type == fs.FileType.File}
     if not named:
         raise FileNotFoundError(path)
 
@@ -80,7 +80,7 @@ def _files(system: Any, path: str) -> tuple[list[Any], set[str]]:
     def is_below(folder: str) -> bool:
         return folder in named or ("/" in folder and is_below(folder.rpartition("/")[0]))
 
-    below = [f for f in found if is_below(f.path.rpartition("/")[0])]
+    below = [f for f in infos if is_below(f.path.rpartition("/")[0])]
     alone = {p for p in named & files if p.endswith(SEGMENT_SUFFIX) and not is_below(p.rpartition("/")[0])}
     if not alone:
         return below, set()

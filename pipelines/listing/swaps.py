@@ -79,13 +79,13 @@ def complete_swaps(folder: Folder, read_end: ReadEnd) -> Completed:
     """
     files = folder.files
     done = Completed(segments_alone(files))
-    cleaned = [offset for one in files if (offset := offset_left(one.name, CLEANED_SUFFIX)) is not None]
-    swaps = {base: one for one in files if (base := offset_left(one.name, SWAP_SUFFIX)) is not None}
+    cleaned = [offset for file in files if (offset := offset_left(file.name, CLEANED_SUFFIX)) is not None]
+    swaps = {base: file for file in files if (base := offset_left(file.name, SWAP_SUFFIX)) is not None}
     for base in [base for base in swaps if cleaned and base >= min(cleaned)]:
         done.skipped[SWAP_UNFINISHED] += swaps.pop(base).wanted
     if not swaps:
         return done
-    segments = {at: one for one in done.files if isinstance(at := parse_file(one.name), int)}
+    segments = {at: file for file in done.files if isinstance(at := parse_file(file.name), int)}
     first, ends = min(swaps), _ends(folder.uri, swaps, read_end, done)
     if first in segments and not all(offset in ends and ends[offset].is_whole for offset in swaps):
         done.skipped[SWAP_NOT_WHOLE] += sum(swaps[offset].wanted for offset in ends)
@@ -93,7 +93,7 @@ def complete_swaps(folder: Folder, read_end: ReadEnd) -> Completed:
     last = max((end.next_offset for end in ends.values()), default=first)
     replaced = {offset for offset in segments if offset in ends or (ends and first <= offset < last)}
     done.replaced = {segments[offset].name for offset in replaced}
-    done.files = [one for one in done.files if one.name not in done.replaced]
+    done.files = [file for file in done.files if file.name not in done.replaced]
     for offset in sorted(ends):
         file, name = swaps[offset], file_name(offset)
         old = segments.get(offset)

@@ -85,9 +85,9 @@ class WitnessFiles:
         if LEADER_EPOCH_FILE not in names and not any(name[:1].isdigit() for name in names):
             return
         self.log_dirs.add(os.path.dirname(folder))
-        found = _witnesses(folder, names, self.follows)
-        if found != NO_WITNESSES:
-            self._by_folder[canonical(folder)] = found
+        witnesses = _witnesses(folder, names, self.follows)
+        if witnesses != NO_WITNESSES:
+            self._by_folder[canonical(folder)] = witnesses
 
     def _add_left(
         self, place: tuple[str, int], kind: str, folder: str, entries: Iterable[os.DirEntry[str]]
@@ -96,7 +96,7 @@ class WitnessFiles:
         if not logs:
             return
         try:
-            length = sum(one.stat(follow_symlinks=False).st_size for _, one in logs)
+            length = sum(entry.stat(follow_symlinks=False).st_size for _, entry in logs)
         except OSError:
             length = 0
         try:
@@ -124,33 +124,35 @@ class WitnessFiles:
         below it. checkpoints: those of the listing.
         """
         noted = checkpoints.of(partition_dir, topic, partition) or Checkpoint()
-        found = with_checkpoint(self.in_folder(partition_dir), noted)
-        left = [one for one in self._left.get((topic, partition), ()) if one.topic_id in (None, topic_id)]
+        witnesses = with_checkpoint(self.in_folder(partition_dir), noted)
+        left = [log for log in self._left.get((topic, partition), ()) if log.topic_id in (None, topic_id)]
         if left:
-            found = replace(found, aside=(*found.aside, *left))
-        if (found.first_epoch_start or 0) > start and (folder := path_of_uri(partition_dir)):
-            found = replace(found, first_batch_epoch=first_batch_epoch(f"{folder}/{file_name(start)}"))
-        noted_start = found.start_of(start)
+            witnesses = replace(witnesses, aside=(*witnesses.aside, *left))
+        if (witnesses.first_epoch_start or 0) > start and (folder := path_of_uri(partition_dir)):
+            witnesses = replace(
+                witnesses, first_batch_epoch=first_batch_epoch(f"{folder}/{file_name(start)}")
+            )
+        noted_start = witnesses.start_of(start)
         if noted_start is not None and noted_start < start:
-            found = self._with_remote(found, topic_id, partition)
-        return found
+            witnesses = self._with_remote(witnesses, topic_id, partition)
+        return witnesses
 
     def remote(self) -> list[RemoteMetadata]:
         """Returns the metadata of remote storage in all log directories; reads them once."""
         for log_dir in sorted(self.log_dirs - self._remote.keys()):
             self._remote[log_dir] = remote_metadata(log_dir)
-        return [one for one in self._remote.values() if one is not None]
+        return [metadata for metadata in self._remote.values() if metadata is not None]
 
     def _with_remote(self, witnesses: Witnesses, topic_id: str | None, partition: int) -> Witnesses:
         known = self.remote()
         if not known:
             return witnesses
-        ranges = {one for each in known for one in each.ranges.get((topic_id, partition), ())}
+        ranges = {range_ for each in known for range_ in each.ranges.get((topic_id, partition), ())}
         return replace(
             witnesses,
             remote=tuple(sorted(ranges)),
-            has_all_remote=all(one.is_whole for one in known)
-            and any((topic_id, partition) in one.logs for one in known),
+            has_all_remote=all(metadata.is_whole for metadata in known)
+            and any((topic_id, partition) in metadata.logs for metadata in known),
             # a log of which they name nothing may have moved nothing yet
             is_tiered=True if ranges else witnesses.is_tiered,
         )
@@ -238,10 +240,10 @@ def _epochs(path: str, follow: bool) -> tuple[tuple[tuple[int, int], ...] | None
         data = read_regular(path, MOST_SMALL_BYTES, follow)
     except OSError as error:
         return None, (f"{path} can't be read: {error.strerror or error}",)
-    found = epoch_entries(data)
-    if found.problem is not None:
-        return None, (f"{path}: {found.problem}: what it says is not used",)
-    return tuple((int(epoch), int(start)) for epoch, start in found.rows), ()
+    entries = epoch_entries(data)
+    if entries.problem is not None:
+        return None, (f"{path}: {entries.problem}: what it says is not used",)
+    return tuple((int(epoch), int(start)) for epoch, start in entries.rows), ()
 
 
 def _length(folder: str, name: str) -> int:
@@ -271,5 +273,5 @@ def _indexed(path: str, base: int, follow: bool) -> int | None:
     except (OSError, struct.error):
         return None
     (offset, position), *before = entries[::-1] or [(-1, 0)]
-    rises = offset >= 0 and all(one[0] < offset and one[1] < position for one in before)
+    rises = offset >= 0 and all(entry[0] < offset and entry[1] < position for entry in before)
     return base + offset + 1 if rises else None

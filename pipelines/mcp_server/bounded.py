@@ -59,7 +59,7 @@ def answer(argv: Sequence[str], bounds: Bounds) -> dict[str, Any]:
         raise UserError(
             said.messages[-1].removeprefix("error: ") if said.messages else f"exit code {said.code}"
         )
-    rows, is_cut = _fitting([_shortened(one) for one in said.objects], bounds)
+    rows, is_cut = _fitting([_shortened(object_) for object_ in said.objects], bounds)
     is_cut = is_cut or said.is_cut
     left_out = [line for line in said.messages if not _PROGRESS.match(line)]
     if is_cut and not rows and not said.is_late:
@@ -133,9 +133,9 @@ def _shortened(value: Any) -> Any:
     if isinstance(value, str) and len(value) > _LONG:
         return f"{value[:_LONG]}... (cut: {len(value):,} characters)"
     if isinstance(value, list):
-        return [_shortened(one) for one in value]
+        return [_shortened(item) for item in value]
     if isinstance(value, dict):
-        return {name: _shortened(one) for name, one in value.items()}
+        return {name: _shortened(item) for name, item in value.items()}
     return value
 
 
@@ -150,7 +150,7 @@ def _fitting(rows: list[Any], bounds: Bounds) -> tuple[list[Any], bool]:
         kept = kept[: len(kept) // 2]
     while _is_larger(kept, bounds) and most:
         most //= 2
-        kept = [_with_lists(one, most) for one in kept]
+        kept = [_with_lists(row, most) for row in kept]
     return (kept if not _is_larger(kept, bounds) else []), kept != rows
 
 
@@ -160,7 +160,7 @@ def _is_larger(rows: list[Any], bounds: Bounds) -> bool:
 
 def _with_lists(value: Any, most: int) -> Any:
     if isinstance(value, list):
-        return [_with_lists(one, most) for one in value[:most]]
+        return [_with_lists(item, most) for item in value[:most]]
     if isinstance(value, dict):
-        return {name: _with_lists(one, most) for name, one in value.items()}
+        return {name: _with_lists(item, most) for name, item in value.items()}
     return value

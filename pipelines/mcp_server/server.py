@@ -134,15 +134,15 @@ class _Tools:
         """
         # A blank: a statement may begin with a comment, which looks like an option
         argv = ["query", f"--lake={self._lake}", "--engine=duckdb", "--format=json", f" {statement}"]
-        found = self._answer(argv)
+        answer = self._answer(argv)
         table = table_path(lake_address(str(self._lake)), QUARANTINE.name)
         damaged = sum(data_files(open_table(table)).column("num_records").to_pylist())
         if damaged:
-            found["not_searched"].append(
+            answer["not_searched"].append(
                 f"{counted_noun(damaged, 'damaged range')} of the logs could not be decoded: table "
                 "quarantine, view lost_offsets"
             )
-        return found
+        return answer
 
     def _places(self) -> list[str]:
         return [f"--source={source}" for source in self._sources]
@@ -150,7 +150,7 @@ class _Tools:
     def _folder(self, topic: str, partition: int) -> str:
         """Returns the folder of a partition in the sources. Raises a ToolError where none has it."""
         settings = Settings(
-            source=tuple(parse_source(one).path for one in self._sources), topics=re.escape(topic)
+            source=tuple(parse_source(source).path for source in self._sources), topics=re.escape(topic)
         )
         try:
             rows = list_sources(settings, may_be_empty=True).segments.to_pylist()

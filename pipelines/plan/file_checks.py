@@ -31,8 +31,8 @@ def are_same_objects(seen: pa.Table, was: pa.Table) -> np.ndarray:
     seen: rows of the listing. was: those of the ledger, in the same order.
     """
     folders = was.column("partition_dir")
-    found = pc.unique(folders).to_pylist()
-    stores = [uri for uri in found if is_object_store(uri) and not is_of_fsspec(uri)]
+    uris = pc.unique(folders).to_pylist()
+    stores = [uri for uri in uris if is_object_store(uri) and not is_of_fsspec(uri)]
     of_stores = pc.is_in(folders, pa.array(stores, pa.string())).to_numpy()
     is_old = pc.less(pc.add(was.column("modified"), _SAME_MOMENT_US), was.column("decoded_at"))
     return of_stores & is_old.to_numpy() & are_untouched(seen, was)
@@ -62,16 +62,16 @@ def check(on_demand: SparkOnDemand, to_check: pa.Table) -> list[FileMatch]:
     """
     is_opened = [worker_opens(uri) for uri in to_check.column("segment").to_pylist()]
     rows = to_check.filter(pa.array(is_opened, pa.bool_()))
-    found: list[str]
+    marks_of_files: list[str]
     if rows.num_rows <= _CHECKED_HERE:
         with ThreadPoolExecutor(_THREADS) as threads:
-            found = list(
+            marks_of_files = list(
                 threads.map(fingerprint.check_fingerprint, *(column.to_pylist() for column in rows.columns))
             )
     else:
         parts = [rows.slice(begin, _CHECKED_HERE) for begin in range(0, rows.num_rows, _CHECKED_HERE)]
         done = on_demand.run_stage(fingerprint.check_stage, parts)
         place = pc.index_in(rows.column("segment"), value_set=done.column("segment"))
-        found = done.column("marks").take(place).to_pylist()
-    marks = map(FileMatch, found)
-    return [next(marks) if one else FileMatch.SAME for one in is_opened]
+        marks_of_files = done.column("marks").take(place).to_pylist()
+    marks = map(FileMatch, marks_of_files)
+    return [next(marks) if must_open else FileMatch.SAME for must_open in is_opened]

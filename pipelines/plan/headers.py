@@ -143,10 +143,10 @@ def older(source: ByteSource, segment: str, base: int, length: int, timestamp: i
         index = read_index(segment)
         place = int(np.searchsorted(index[:, 0], offset, side="right")) - 1
         start = int(index[place, 1]) if place >= 0 else 0
-        found = (h for h in headers(source, start, length) if h.last_offset >= base + offset)
-        first = next(found, None)
+        rest = (h for h in headers(source, start, length) if h.last_offset >= base + offset)
+        first = next(rest, None)
         if first is not None and first.offset <= base + offset and first.timestamp == newest:
-            return _older(itertools.chain([first], found), length, timestamp)
+            return _older(itertools.chain([first], rest), length, timestamp)
     return _older(headers(source, 0, length), length, timestamp)
 
 
@@ -182,13 +182,13 @@ def _batch_with(source: ByteSource, length: int, start: int, offset: int) -> Hea
     return first if first is not None and first.offset <= offset else None
 
 
-def _older(found: Iterable[Header], length: int, timestamp: int) -> Header | None:
+def _older(batches: Iterable[Header], length: int, timestamp: int) -> Header | None:
     """Returns the last of these headers, if they lead to the end of the segment, all below ``timestamp``.
 
     Else None.
     """
     last = None
-    for last in found:
+    for last in batches:
         if last.timestamp >= timestamp:
             return None
     return last if last is not None and last.end == length else None
@@ -212,9 +212,9 @@ def _content(segment: str, suffix: str) -> bytes:
             return read_beside(path, os.path.basename(uri), MOST_INDEX_BYTES)
         if is_object_store(uri):
             system, path = open_store(uri)
-            with system.open_input_file(path) as found:
-                if found.size() <= MOST_INDEX_BYTES:
-                    return bytes(found.read())
+            with system.open_input_file(path) as file:
+                if file.size() <= MOST_INDEX_BYTES:
+                    return bytes(file.read())
     except (OSError, ValueError):
         pass
     return b""

@@ -66,7 +66,7 @@ class Landed:
             chunks = chunks.filter(
                 pc.invert(pc.is_in(chunks.column("segment"), pa.array(broken, pa.string())))
             )
-        found = chunks.group_by(list(_KEY), use_threads=False).aggregate(
+        segments = chunks.group_by(list(_KEY), use_threads=False).aggregate(
             [
                 *((name, "last", pc.ScalarAggregateOptions(skip_nulls=False)) for name in last),
                 ("log_start_offset", "min"),
@@ -75,33 +75,35 @@ class Landed:
         )
         names_now = {f"{name}_last": name for name in last}
         names_now |= {"log_start_offset_min": "log_start_offset", "landed_at_max": "landed_at"}
-        return found.rename_columns([names_now.get(name, name) for name in found.column_names]), broken
+        return segments.rename_columns([names_now.get(name, name) for name in segments.column_names]), broken
 
     def listing(self, is_requested: Callable[[str], bool], null_topic: bool = True) -> Listing:
         """Returns the segments whose bytes were landed, as a listing of files has them.
 
         null_topic: whether a topic with the name that Spark's writer reads as null may be decoded.
         """
-        found, broken = self._segments()
-        topics = found.column("topic").unique().to_pylist()
+        segments, broken = self._segments()
+        topics = segments.column("topic").unique().to_pylist()
         requested = {topic for topic in topics if is_requested(topic)}
         listing = Listing(not_requested=set(topics) - requested, unreadable=broken)
-        found = found.filter(pc.is_in(found.column("topic"), pa.array(sorted(requested), pa.string())))
+        segments = segments.filter(
+            pc.is_in(segments.column("topic"), pa.array(sorted(requested), pa.string()))
+        )
         if not null_topic:
-            named = pc.equal(found.column("topic"), NULL_TOPIC)
+            named = pc.equal(segments.column("topic"), NULL_TOPIC)
             if count := pc.sum(named).as_py():
                 listing.skipped[NULL_TO_SPARK] += count
-            found = found.filter(pc.invert(named))
-        last = found.group_by("partition_dir").aggregate([("file_base_offset", "max")])
+            segments = segments.filter(pc.invert(named))
+        last = segments.group_by("partition_dir").aggregate([("file_base_offset", "max")])
         place = pc.index_in(
-            found.column("partition_dir"), value_set=last.column("partition_dir").combine_chunks()
+            segments.column("partition_dir"), value_set=last.column("partition_dir").combine_chunks()
         )
         successor = pc.greater(
-            last.column("file_base_offset_max").take(place), found.column("file_base_offset")
+            last.column("file_base_offset_max").take(place), segments.column("file_base_offset")
         )
-        columns = {name: found.column(name) for name in found.column_names}
-        columns |= {"has_successor": successor, "wanted": pa.repeat(True, found.num_rows)}
-        columns["file"] = pa.nulls(found.num_rows, pa.string())
+        columns = {name: segments.column(name) for name in segments.column_names}
+        columns |= {"has_successor": successor, "wanted": pa.repeat(True, segments.num_rows)}
+        columns["file"] = pa.nulls(segments.num_rows, pa.string())
         table = pa.table({name: columns[name] for name in LISTING_SCHEMA.names}).cast(LISTING_SCHEMA)
         order = [("partition_dir", "ascending"), ("file_base_offset", "ascending")]
         listing.segments = table.sort_by(order)
@@ -114,21 +116,24 @@ class Landed:
         it is landed again once the file changes. A segment whose chunks do not follow each other is landed
         anew.
         """
-        found, _ = self._segments(where)
-        tail = pc.subtract(found.column("length"), found.column("whole_bytes"))
-        columns: dict[str, Any] = {name: found.column(name) for name in found.column_names}
+        segments, _ = self._segments(where)
+        tail = pc.subtract(segments.column("length"), segments.column("whole_bytes"))
+        columns: dict[str, Any] = {name: segments.column(name) for name in segments.column_names}
         columns |= {
-            "decoded_bytes": found.column("whole_bytes"),
-            "end_offset": found.column("last_offset"),
+            "decoded_bytes": segments.column("whole_bytes"),
+            "end_offset": segments.column("last_offset"),
             "tail_bytes": tail,
             "tail": pc.if_else(pc.greater(tail, 0), UNKNOWN_TAIL, "none"),
-            "ends_in_damage": pa.repeat(False, found.num_rows),
-            "decoded_at": found.column("landed_at"),
+            "ends_in_damage": pa.repeat(False, segments.num_rows),
+            "decoded_at": segments.column("landed_at"),
         }
         nullable = ("first_offset", "last_offset", "min_timestamp", "max_timestamp", "content_crc32c")
         zero, null = pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64())
-        missing = {name: pa.repeat(null if name in nullable else zero, found.num_rows) for name in NAMES}
-        missing |= {"run_id": pa.repeat("", found.num_rows), "scope": pa.nulls(found.num_rows, pa.string())}
+        missing = {name: pa.repeat(null if name in nullable else zero, segments.num_rows) for name in NAMES}
+        missing |= {
+            "run_id": pa.repeat("", segments.num_rows),
+            "scope": pa.nulls(segments.num_rows, pa.string()),
+        }
         return pa.table({name: (missing | columns)[name] for name in NAMES})
 
     def check(self, to_check: pa.Table) -> list[FileMatch]:
@@ -155,8 +160,8 @@ class Landed:
                     break
                 size = min(chunk["chunk_bytes"], end - at)
                 whole = size == chunk["chunk_bytes"] and chunk["crc32c"] is not None
-                one = chunk["crc32c"] if whole else self._begin_crc32c(row["segment"], at, size)
-                crc, at = int(crc32c_combine(crc, one, size)), at + size
+                chunk_crc = chunk["crc32c"] if whole else self._begin_crc32c(row["segment"], at, size)
+                crc, at = int(crc32c_combine(crc, chunk_crc, size)), at + size
             marks.append(FileMatch.SAME if at == end and crc == row["content_crc32c"] else FileMatch.CHANGED)
         return marks
 
@@ -164,8 +169,8 @@ class Landed:
         """Returns the CRC-32C of the first ``size`` bytes of one chunk."""
         from kafka_log_lake.udfs.kernels.checksums import crc32c
 
-        one = f"{sql_in('segment', [segment])} AND chunk_position = {int(position)}"
-        content = self._read(["content"], one).column("content")
+        condition = f"{sql_in('segment', [segment])} AND chunk_position = {int(position)}"
+        content = self._read(["content"], condition).column("content")
         return int(crc32c(np.frombuffer(content[0].as_buffer(), dtype=np.uint8), 0, size, 0))
 
 
@@ -179,15 +184,15 @@ def _broken(chunks: pa.Table) -> dict[str, str]:
     expected = np.zeros(len(names), dtype=np.int64)
     follows = names[1:] == names[:-1]
     expected[1:][follows] = (position + size)[:-1][follows]
-    found: dict[str, str] = {}
+    broken: dict[str, str] = {}
     for at in np.flatnonzero(position != expected).tolist():
         what = "no chunk" if position[at] > expected[at] else "more than one chunk"
-        found.setdefault(
+        broken.setdefault(
             names[at],
             f"raw_segments has {what} with byte {min(position[at], expected[at])} of it: run ingest "
             "again, which lands the whole file, or restore an earlier version of the table",
         )
-    return found
+    return broken
 
 
 def located(segments: Iterable[Segment], files: pa.Table, folder: str) -> list[Segment]:
@@ -235,21 +240,27 @@ def outlived(landed: pa.Table, known: pa.Table) -> pa.Array:
     # The furthest that a row and those before it reach: where it does not reach a segment, none of them does
     reaches = {folder: list(accumulate((r.reach for r in rows), max)) for folder, rows in by_folder.items()}
     newest = {folder: max(rows, key=lambda row: row.decoded_at) for folder, rows in by_folder.items()}
-    found = []
-    for one in landed.select(["partition_dir", "file_base_offset", "topic_id", "landed_at"]).to_pylist():
-        rows, base, landed_at = by_folder[one["partition_dir"]], one["file_base_offset"], one["landed_at"]
+    is_outlived = []
+    for landed_file in landed.select(
+        ["partition_dir", "file_base_offset", "topic_id", "landed_at"]
+    ).to_pylist():
+        rows, base, landed_at = (
+            by_folder[landed_file["partition_dir"]],
+            landed_file["file_base_offset"],
+            landed_file["landed_at"],
+        )
         place = bisect_left(rows, base, key=lambda row: row.file_base_offset) - 1
         is_covered = (
             place >= 0
-            and reaches[one["partition_dir"]][place] >= base
+            and reaches[landed_file["partition_dir"]][place] >= base
             and any(row.reach >= base and row.decoded_at >= landed_at for row in rows[: place + 1])
         )
-        last = newest.get(one["partition_dir"])
+        last = newest.get(landed_file["partition_dir"])
         is_recreated = (
             last is not None
             and last.decoded_at >= landed_at
-            and None not in (last.topic_id, one["topic_id"])
-            and last.topic_id != one["topic_id"]
+            and None not in (last.topic_id, landed_file["topic_id"])
+            and last.topic_id != landed_file["topic_id"]
         )
-        found.append(is_covered or is_recreated)
-    return pa.array(found, pa.bool_())
+        is_outlived.append(is_covered or is_recreated)
+    return pa.array(is_outlived, pa.bool_())

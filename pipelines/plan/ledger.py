@@ -118,8 +118,8 @@ def with_topic_ids(some: pa.Table, known: pa.Table) -> pa.Table:
     """Returns rows of the ledger in which a missing topic id is that of another row of their folder."""
     folders = known.group_by("partition_dir").aggregate([("topic_id", "max")])
     place = pc.index_in(some.column("partition_dir"), folders.column("partition_dir").combine_chunks())
-    found = pc.coalesce(some.column("topic_id"), folders.column("topic_id_max").take(place))
-    return some.set_column(some.schema.get_field_index("topic_id"), "topic_id", found)
+    topic_ids = pc.coalesce(some.column("topic_id"), folders.column("topic_id_max").take(place))
+    return some.set_column(some.schema.get_field_index("topic_id"), "topic_id", topic_ids)
 
 
 def to_arrow(ledger_rows: Iterable[LedgerRow]) -> pa.Table:

@@ -42,9 +42,9 @@ _NOT_DAMAGED = tuple(map(CAUSES.index, (SEGMENT, WRONG_BASE)))
 def lost_texts(missing: Iterable[Unseen]) -> list[str]:
     """Says in words for a verdict how many offsets are missing, or have records under wrong offsets."""
     gone, misplaced = 0, 0
-    for one in missing:
-        gone += one.count * (one.is_lost and one.cause != WRONG_BASE)
-        misplaced += one.count * (one.cause == WRONG_BASE)
+    for range_ in missing:
+        gone += range_.count * (range_.is_lost and range_.cause != WRONG_BASE)
+        misplaced += range_.count * (range_.cause == WRONG_BASE)
     under = f"at most {counted_noun(misplaced, 'offset')} whose records are under wrong offsets"
     return [f"{counted_noun(gone, 'offset')} in no segment" if gone else "", under if misplaced else ""]
 
@@ -52,8 +52,8 @@ def lost_texts(missing: Iterable[Unseen]) -> list[str]:
 def elsewhere_texts(missing: Iterable[Unseen]) -> list[str]:
     """Says in words for a verdict how many unread offsets lie elsewhere: in remote storage, or set aside."""
     counts: Counter[str] = Counter()
-    for one in missing:
-        counts[one.state] += one.count
+    for range_ in missing:
+        counts[range_.state] += range_.count
     words = {
         REMOTE: "in remote storage alone",
         ASIDE: "in files or folders that the broker left behind (--include-deleted)",
@@ -81,7 +81,7 @@ def missing_range(
 ) -> Unseen:
     """Returns a range of missing offsets. next_: base offset of the batch after it, in the file file_base."""
     last = None if next_ is None else next_ - 1
-    without = [one for one in empty if first <= one < file_base] if cause == SEGMENT else []
+    without = [base for base in empty if first <= base < file_base] if cause == SEGMENT else []
     return Unseen(first, last, len(without), cause=cause, seek_to=next_)
 
 
@@ -119,14 +119,14 @@ def edges_of_ledger(rows: pa.Table, noted: Mapping[str, ListedLog], ends: Mappin
         for row in listed.to_pylist()
         if row["left_out"] >= 0 and row["length"] >= noted[row["partition_dir"]].last_length
     ]
-    found = files_of(rows.filter(pc.is_in(rows.column("partition_dir"), pa.array(whole, pa.string()))))
-    begins = np.flatnonzero(np.diff(found.log, prepend=-1))
+    files = files_of(rows.filter(pc.is_in(rows.column("partition_dir"), pa.array(whole, pa.string()))))
+    begins = np.flatnonzero(np.diff(files.log, prepend=-1))
     if not len(begins):
         return []
-    starts = np.minimum(found.base, found.rows.column("log_start_offset").to_numpy())
-    reached = np.maximum(found.base, found.rows.column("end_offset").fill_null(-1).to_numpy() + 1)
+    starts = np.minimum(files.base, files.rows.column("log_start_offset").to_numpy())
+    reached = np.maximum(files.base, files.rows.column("end_offset").fill_null(-1).to_numpy() + 1)
     edges = zip(
-        found.logs.to_pylist(),
+        files.logs.to_pylist(),
         np.minimum.reduceat(starts, begins).tolist(),
         np.maximum.reduceat(reached, begins).tolist(),
         strict=True,
@@ -171,8 +171,8 @@ def unread_segments(listed: pa.Table, read: pa.Array | pa.ChunkedArray) -> dict[
 
     listed: LISTING_SCHEMA. read: string[n], the names of the others.
     """
-    found: dict[str, list[int]] = defaultdict(list)
+    by_folder: dict[str, list[int]] = defaultdict(list)
     others = listed.filter(pc.invert(pc.is_in(listed.column("segment"), read)))
     for row in others.select(["partition_dir", "file_base_offset"]).to_pylist():
-        found[row["partition_dir"]].append(row["file_base_offset"])
-    return found
+        by_folder[row["partition_dir"]].append(row["file_base_offset"])
+    return by_folder

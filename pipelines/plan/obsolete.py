@@ -103,10 +103,10 @@ def _emptied(gone: list[LedgerRow], listing: Listing, known: pa.Table) -> set[st
     before = known.filter(pc.is_in(known.column("segment"), listed.column("segment").combine_chunks()))
     was = dict(zip(before.column("segment").to_pylist(), before.column("modified").to_pylist(), strict=True))
     there: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-    for one in listed.select(["partition_dir", "file_base_offset", "modified", "segment"]).to_pylist():
-        changed = was.get(one["segment"], one["modified"]) != one["modified"]
-        there[one["partition_dir"]].append((one["file_base_offset"], one["modified"], changed))
-    found = set()
+    for file in listed.select(["partition_dir", "file_base_offset", "modified", "segment"]).to_pylist():
+        changed = was.get(file["segment"], file["modified"]) != file["modified"]
+        there[file["partition_dir"]].append((file["file_base_offset"], file["modified"], changed))
+    emptied = set()
     for row in gone:
         segments = there[row.partition_dir]  # by base offset, as the listing is
         at = bisect_left(segments, (row.file_base_offset,))
@@ -114,10 +114,10 @@ def _emptied(gone: list[LedgerRow], listing: Listing, known: pa.Table) -> set[st
             continue
         modified, following = segments[at - 1][1], segments[at : at + 1]
         is_cleaners = modified % 1000 == 0 and modified % 1_000_000 != 0  # few file systems round to that
-        is_between = row.modified <= modified and all(modified <= one[1] for one in following)
+        is_between = row.modified <= modified and all(modified <= later[1] for later in following)
         if row.modified // 1000 == modified // 1000 or (is_cleaners and is_between):
-            found.add(row.segment)
-    return found
+            emptied.add(row.segment)
+    return emptied
 
 
 def twice_warnings(rows: Iterable[tuple[LedgerRow, int]]) -> list[str]:
@@ -184,11 +184,11 @@ class Copies:
 
 def _topic_ids(wanted: pa.Table) -> dict[Partition, dict[str | None, int | None]]:
     """Returns by topic-partition its topic ids, each with the time when bytes of it were landed last."""
-    found: dict[Partition, dict[str | None, int | None]] = defaultdict(dict)
+    ids: dict[Partition, dict[str | None, int | None]] = defaultdict(dict)
     grouped = wanted.group_by(["topic", "partition", "topic_id"]).aggregate([("landed_at", "max")])
     for row in grouped.to_pylist():
-        found[row["topic"], row["partition"]][row["topic_id"]] = row["landed_at_max"]
-    return found
+        ids[row["topic"], row["partition"]][row["topic_id"]] = row["landed_at_max"]
+    return ids
 
 
 def _is_made_again(row: LedgerRow, topic_ids: dict[str | None, int | None]) -> bool:
@@ -207,11 +207,11 @@ def _folders(table: pa.Table) -> dict[Partition, dict[str, _Extent]]:
     grouped = last.group_by(["topic", "partition", "partition_dir"], use_threads=False).aggregate(
         [("file_base_offset", "last"), ("length", "last"), ("length", "sum")]
     )
-    found: dict[Partition, dict[str, _Extent]] = defaultdict(dict)
+    extents: dict[Partition, dict[str, _Extent]] = defaultdict(dict)
     for row in grouped.to_pylist():
         reach = (row["file_base_offset_last"], row["length_last"], row["length_sum"])
-        found[row["topic"], row["partition"]][row["partition_dir"]] = reach
-    return found
+        extents[row["topic"], row["partition"]][row["partition_dir"]] = reach
+    return extents
 
 
 def _others(
@@ -231,7 +231,7 @@ class Obsolete:
     """
 
     def __init__(self, gone: list[Gone], copies: Copies, stay: Iterable[LedgerRow]) -> None:
-        self._gone = {one.row.segment: one for one in gone}
+        self._gone = {segment.row.segment: segment for segment in gone}
         self._leaving = {row.segment: row for row in copies.leaving}
         self._left_out, self._made_again = copies.left_out, copies.made_again
         self._committed = _Covered(stay)
@@ -246,19 +246,21 @@ class Obsolete:
         """
         own, lowest_cut = _Covered(put), _lowest(cut)
         folders = {row.partition_dir for row in put}
-        found = [
-            one.row
-            for one in self._gone.values()
-            if one.row.partition_dir in folders and one.has_left(own, lowest_cut)
+        leaving = [
+            segment.row
+            for segment in self._gone.values()
+            if segment.row.partition_dir in folders and segment.has_left(own, lowest_cut)
         ]
-        return found + [row for row in self._leaving.values() if self._is_held(row) or own.holds(row)]
+        return leaving + [row for row in self._leaving.values() if self._is_held(row) or own.holds(row)]
 
     def rest(self) -> list[LedgerRow]:
         """Returns the ledger rows that go though no run of this job puts others in their place."""
         lowest, gone = _lowest(self._cut), self._gone.values()
-        found = [one.row for one in gone if one.emptied or one.has_left(self._committed, lowest)]
+        left = [
+            segment.row for segment in gone if segment.emptied or segment.has_left(self._committed, lowest)
+        ]
         leaving = self._leaving.values()
-        return found + [r for r in leaving if r.partition_dir in self._left_out or self._is_held(r)]
+        return left + [r for r in leaving if r.partition_dir in self._left_out or self._is_held(r)]
 
     def done(self, put: list[LedgerRow], cut: list[LedgerRow], drop: list[LedgerRow]) -> None:
         """Notes what a run has committed."""
@@ -279,7 +281,7 @@ class Obsolete:
             for (topic, partition, why), count in sorted(self._reported.items())
             if why
         ]
-        missing = Counter(one.row.log for one in self._gone.values())
+        missing = Counter(segment.row.log for segment in self._gone.values())
         stay = [
             f"{topic}-{partition}: {folder} no longer has the files of {counted_noun(count, 'segment')}, "
             "but still has that of an earlier one: the rows stay"
@@ -335,11 +337,11 @@ class Gone:
 
 def _lowest(rows: Iterable[LedgerRow]) -> dict[str, int]:
     """Returns by folder the lowest base offset of these segments."""
-    found: dict[str, int] = {}
+    lowest: dict[str, int] = {}
     for row in rows:
-        known = found.setdefault(row.partition_dir, row.file_base_offset)
-        found[row.partition_dir] = min(row.file_base_offset, known)
-    return found
+        known = lowest.setdefault(row.partition_dir, row.file_base_offset)
+        lowest[row.partition_dir] = min(row.file_base_offset, known)
+    return lowest
 
 
 class _Covered:

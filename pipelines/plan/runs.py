@@ -146,8 +146,8 @@ class Plan:
         stays = pc.is_in(self.segments.column("action"), pa.array([_UNCHANGED, _GO_ON], pa.int8()))
         places = self.segments.filter(stays).column("known")
         rows = self.known.select(["segment", name]).take(places.filter(pc.greater_equal(places, 0)))
-        found = rows.filter(pc.greater(rows.column(name), 0)).to_pydict()
-        return dict(zip(found["segment"], found[name], strict=True))
+        counted = rows.filter(pc.greater(rows.column(name), 0)).to_pydict()
+        return dict(zip(counted["segment"], counted[name], strict=True))
 
     def known_in_part(self) -> tuple[int, int]:
         """Returns how many segments stay decoded in part, and of how many nothing is decoded."""
@@ -213,7 +213,7 @@ def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
         gone = rewritten(listing, known)
     else:
         gone = [g for g in gone_segments(missing, listing, known) if rules.is_gone(g.row.segment)]
-    moving = {one.row.log[:2] for one in gone} | {row.log[:2] for row in copies.leaving}
+    moving = {segment.row.log[:2] for segment in gone} | {row.log[:2] for row in copies.leaving}
     is_outside = outside(wanted, places, listing, known, rules.scope)
     is_outside[_are_of(wanted, moving)] = False
     actions, unreadable = _actions(wanted, known, np.where(is_outside, -1, places), rules, moving)
@@ -224,7 +224,7 @@ def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
     actions[is_outside] = _UNCHANGED
     segments = wanted.append_column("action", pa.array(actions)).append_column("known", pa.array(places))
     twice = () if rules.drops_missing else overlapping(missing)
-    copies.warnings += twice_warnings([one for one in twice if rules.is_gone(one[0].segment)])
+    copies.warnings += twice_warnings([pair for pair in twice if rules.is_gone(pair[0].segment)])
     unchanged = places[(actions == _UNCHANGED) & (places >= 0)] if moving else places[:0]
     stay = (row for row in ledger.rows(known.take(pa.array(unchanged))) if row.log[:2] in moving)
     obsolete = Obsolete(gone, copies, stay)
@@ -251,8 +251,8 @@ def _check_partitions(wanted: pa.Table, known: pa.Table, places: np.ndarray) -> 
 
 def _places(names: pa.ChunkedArray, among: pa.ChunkedArray) -> np.ndarray:
     """Returns int64[n]: the place of each name among others, -1 where it has none."""
-    found = pc.index_in(names, value_set=among)
-    return np.asarray(found.fill_null(-1).to_numpy(), dtype=np.int64)
+    places = pc.index_in(names, value_set=among)
+    return np.asarray(places.fill_null(-1).to_numpy(), dtype=np.int64)
 
 
 def _are_of(wanted: pa.Table, partitions: set[Partition]) -> np.ndarray:
@@ -302,10 +302,10 @@ def _decide(
     actions = np.full(was.num_rows, _UNCHANGED, dtype=np.int8)
     rest = np.flatnonzero(~stays)
     seen, was = seen.take(pa.array(rest)), was.take(pa.array(rest))
-    columns = seen.select([one.name for one in fields(Seen)])
+    columns = seen.select([field.name for field in fields(Seen)])
     files, rows = [Seen(**row) for row in columns.to_pylist()], list(ledger.rows(was))
     marks = [marks[place] for place in rest]
-    again = [i for i, one in enumerate(zip(files, rows, marks, strict=True)) if must_compare(*one)]
+    again = [i for i, match in enumerate(zip(files, rows, marks, strict=True)) if must_compare(*match)]
     if again and not rules.compare_all:
         compared = rules.check(_to_check(seen, was, whole=True).take(pa.array(again, pa.int64())))
         for i, mark in zip(again, compared, strict=True):
@@ -331,8 +331,8 @@ def _marks(seen: pa.Table, was: pa.Table, rules: Rules) -> list[FileMatch]:
     if rules.compare_all:
         return rules.check(_to_check(seen, was, whole=True))
     is_read = ~rules.are_known_unread(seen, was)
-    found = iter(rules.check(_to_check(seen, was, whole=False).filter(pa.array(is_read))))
-    return [next(found) if one else FileMatch.SAME for one in is_read]
+    marks = iter(rules.check(_to_check(seen, was, whole=False).filter(pa.array(is_read))))
+    return [next(marks) if must_read else FileMatch.SAME for must_read in is_read]
 
 
 def _to_check(seen: pa.Table, was: pa.Table, whole: bool) -> pa.Table:

@@ -50,24 +50,24 @@ def outside(
     places: int64[n], the row of each segment in the ledger, ``known``; -1 for none. Decoded segments that
     changed since are not among them: the offsets that came to them would look lost.
     """
-    found = np.zeros(wanted.num_rows, dtype=bool)
+    is_outside = np.zeros(wanted.num_rows, dtype=bool)
     if scope.offset != NO_BOUNDS:
         names = ("partition_dir", "file_base_offset", "segment")
         folders, bases, segments = (listing.segments.column(name).combine_chunks() for name in names)
         named = segments.filter(pa.array(outside_by_name(folders, bases, scope)))
-        found = np.array(pc.is_in(wanted.column("segment"), value_set=named).to_numpy())
+        is_outside = np.array(pc.is_in(wanted.column("segment"), value_set=named).to_numpy())
     since = scope.timestamp_ms.low
     if since is not None:
         # of a complete segment nothing is missing; landed bytes have no headers here
         complete = np.isin(places, np.flatnonzero(pc.equal(known.column("left_out"), 0).to_numpy()))
-        requested = np.flatnonzero(~found & ~complete & wanted.column("landed_at").is_null().to_numpy())
+        requested = np.flatnonzero(~is_outside & ~complete & wanted.column("landed_at").is_null().to_numpy())
         with ThreadPoolExecutor(_THREADS) as threads:
             for begin in range(0, len(requested), _CHUNK):
                 chunk = requested[begin : begin + _CHUNK]
                 rows = wanted.select(_COLUMNS).take(pa.array(chunk)).to_pylist()
                 was = _rows(known, places[chunk])
-                found[chunk] = list(threads.map(partial(_is_older, scope, since), rows, was))
-    return found & ~_have_changed(wanted, places, known)
+                is_outside[chunk] = list(threads.map(partial(_is_older, scope, since), rows, was))
+    return is_outside & ~_have_changed(wanted, places, known)
 
 
 def _have_changed(wanted: pa.Table, places: np.ndarray, known: pa.Table) -> np.ndarray:

@@ -112,7 +112,7 @@ def are_untouched(seen: pa.Table, was: pa.Table) -> np.ndarray:
     """Returns bool[n]: of which segments ``is_touched`` is False, by whole columns."""
     is_landed = pc.fill_null(pc.greater(seen.column("landed_at"), was.column("decoded_at")), False)
     same = (pc.equal(seen.column(name), was.column(name)) for name in ("length", "modified"))
-    return np.logical_and.reduce([~is_landed.to_numpy(), *(one.to_numpy() for one in same)])
+    return np.logical_and.reduce([~is_landed.to_numpy(), *(column.to_numpy() for column in same)])
 
 
 def must_compare(seen: Seen, was: LedgerRow, marks: FileMatch) -> bool:

@@ -121,8 +121,10 @@ def _bars(label: str, rows: Sequence[Row], value: dict[str, Any], kinds: Sequenc
 def topics(report: QualityReport) -> Chart | None:
     """Draws the bytes of the largest topics: sound, damaged, tail; None without any byte."""
     sizes: dict[str, Counter[str]] = defaultdict(Counter)
-    for found in report.partitions:
-        sizes[found.topic].update({"sound": found.sound, "damaged": found.damaged, "tail": found.tail})
+    for partition in report.partitions:
+        sizes[partition.topic].update(
+            {"sound": partition.sound, "damaged": partition.damaged, "tail": partition.tail}
+        )
     largest = sorted(sizes, key=lambda topic: (-sizes[topic].total(), topic))[:SHOWN]
     rows: list[Row] = [
         {"place": topic, "kind": kind, "value": sizes[topic][kind], "order": order}
@@ -144,17 +146,17 @@ def growth(report: QualityReport) -> Chart | None:
     if not report.growth:
         return None
     sizes: Counter[str] = Counter()
-    for one in report.growth:
-        sizes[one.topic] += one.bytes
+    for part in report.growth:
+        sizes[part.topic] += part.bytes
     own = [topic for topic, _ in sizes.most_common(_SERIES)]
     names = [*own, *(["other topics"] if len(sizes) > len(own) else [])]
     written: Counter[tuple[int, str]] = Counter()
-    for one in report.growth:
-        written[one.begin_ms, one.topic if one.topic in own else names[-1]] += one.bytes
+    for part in report.growth:
+        written[part.begin_ms, part.topic if part.topic in own else names[-1]] += part.bytes
     unit = report.growth[0].unit
     rows: list[Row] = []
     tops: Counter[int] = Counter()
-    for (at, name), size in sorted(written.items(), key=lambda one: names.index(one[0][1])):
+    for (at, name), size in sorted(written.items(), key=lambda item: names.index(item[0][1])):
         below, tops[at] = tops[at], tops[at] + size
         rows.append({"at": at, "to": at + _MS[unit], "kind": name, "below": below, "value": tops[at]})
     colours = [f"var(--series-{at})" for at in range(1, len(own) + 1)] + ["var(--none)"]
@@ -172,12 +174,12 @@ def growth(report: QualityReport) -> Chart | None:
 
 def failures(report: QualityReport) -> Chart | None:
     """Draws a point for each batch with a wrong checksum: its position against its time; None without any."""
-    timed = [found for found in report.failures if found.at_ms is not None][:_POINTS]
+    timed = [failure for failure in report.failures if failure.at_ms is not None][:_POINTS]
     if not timed:
         return None
     rows: list[Row] = [
-        {"at": found.at_ms, "value": found.position, "place": f"{found.topic}-{found.partition}"}
-        for found in timed
+        {"at": failure.at_ms, "value": failure.position, "place": f"{failure.topic}-{failure.partition}"}
+        for failure in timed
     ]
     at = {"field": "at", "type": "temporal", "title": "time of the batch before (UTC)", **_UTC}
     mark = {"type": "point", "filled": True, "size": 70, "opacity": 0.7, "color": "var(--damaged)"}
@@ -207,10 +209,10 @@ def formats(report: QualityReport) -> Chart | None:
 
 def compression(report: QualityReport) -> Chart | None:
     """Draws the compression ratios of the topics with most bytes; None where nothing is compressed."""
-    packed = [found for found in report.compression if found.codec != "none" and found.ratio is not None]
+    packed = [codec for codec in report.compression if codec.codec != "none" and codec.ratio is not None]
     rows: list[Row] = [
-        {"place": f"{found.topic} ({found.codec})", "kind": found.codec, "value": found.ratio}
-        for found in packed[:SHOWN]
+        {"place": f"{codec.topic} ({codec.codec})", "kind": codec.codec, "value": codec.ratio}
+        for codec in packed[:SHOWN]
     ]
     if not rows:
         return None

@@ -312,8 +312,8 @@ def _worst(database: duckdb.DuckDBPyConnection, quarantine: DeltaTable, row: tup
         f"segment = {sql_literal(segment)}",
         f"position = {int(position)}",
     )
-    found = read_rows(quarantine, QUARANTINE.arrow_schema(), ["content"], " AND ".join(conditions))
-    content = next(iter(found.column("content").to_pylist()), None) or b""
+    stored = read_rows(quarantine, QUARANTINE.arrow_schema(), ["content"], " AND ".join(conditions))
+    content = next(iter(stored.column("content").to_pylist()), None) or b""
     before, after, epoch_before, epoch_after, magic = around
     expected = header.Expected(before, after, epoch_before, epoch_after, magic, size, crc, detail)
     fields = header.fields(content, reason, expected)

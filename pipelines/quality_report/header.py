@@ -59,47 +59,47 @@ def fields(content: bytes, reason: str, expected: Expected) -> list[HeaderField]
 
 
 def _field(
-    one: stored_fields.Field, content: bytes, values: dict[str, int], expected: Expected
+    field: stored_fields.Field, content: bytes, values: dict[str, int], expected: Expected
 ) -> HeaderField:
-    text, agrees = _judged(one, values, expected)
+    text, agrees = _judged(field, values, expected)
     name, _, words = (expected.fault or "").partition(": expected ")
-    if name == one.name:
+    if name == field.name:
         text, agrees = words.rpartition(", found ")[0], False
-    raw = content[one.at : one.at + one.size].hex(" ")
-    shown = f"{one.value:#010x}" if one.name == "crc" else str(one.value)
-    return HeaderField(one.name, one.at, raw, shown, text, agrees)
+    raw = content[field.at : field.at + field.size].hex(" ")
+    shown = f"{field.value:#010x}" if field.name == "crc" else str(field.value)
+    return HeaderField(field.name, field.at, raw, shown, text, agrees)
 
 
-def _judged(one: stored_fields.Field, values: dict[str, int], expected: Expected) -> tuple[str, bool]:
+def _judged(field: stored_fields.Field, values: dict[str, int], expected: Expected) -> tuple[str, bool]:
     """Returns what was expected of a field, in words, and whether its value agrees with it.
 
     First as the format has it, then as the neighbours have it.
     """
-    if one.wrong is not None:
-        return faults.expected_of(one.wrong.fault, one.wrong.expected), False
-    match one.name:
+    if field.wrong is not None:
+        return faults.expected_of(field.wrong.fault, field.wrong.expected), False
+    match field.name:
         case "baseOffset" | "offset":
             # The offset of a wrapper of magic 0 or 1 is its last: it too lies between the neighbours
             low = -1 if expected.last_before is None else expected.last_before
             high = None if expected.base_after is None else expected.base_after - 1
-            return _between(one.value, low + 1, high)
+            return _between(field.value, low + 1, high)
         case "batchLength" | "messageSize" if expected.size is not None:
             length = expected.size - f.LOG_OVERHEAD
-            return f"{length}, as the damaged range ends there", one.value == length
+            return f"{length}, as the damaged range ends there", field.value == length
         case "partitionLeaderEpoch":
             low = -1 if expected.epoch_before is None else expected.epoch_before
-            return _between(one.value, low, expected.epoch_after)
+            return _between(field.value, low, expected.epoch_after)
         case "magic":
             if expected.magic is None:
                 return faults.expected_of(faults.UNKNOWN_MAGIC, 0), True
-            return f"{expected.magic}, as in the neighbouring batches", one.value == expected.magic
+            return f"{expected.magic}, as in the neighbouring batches", field.value == expected.magic
         case "crc":
             if expected.crc is None:
                 return "not computed", True
             return faults.expected_of(faults.CRC_MISMATCH, expected.crc), True
         case "maxTimestamp":
-            return _between(one.value, values["baseTimestamp"], None)
-    return legal_values(one.name, values["magic"]), True
+            return _between(field.value, values["baseTimestamp"], None)
+    return legal_values(field.name, values["magic"]), True
 
 
 def _between(value: int, low: int, high: int | None) -> tuple[str, bool]:

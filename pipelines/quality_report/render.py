@@ -85,7 +85,7 @@ def markdown(report: QualityReport) -> str:
     ]
     if report.unreadable:
         lines += ["", "## Not read", "", *(f"- {_escaped(name)}" for name in report.unreadable)]
-    damaged = [found for found in report.partitions if found.damaged or found.tail]
+    damaged = [partition for partition in report.partitions if partition.damaged or partition.tail]
     if damaged:
         lines += ["", "## Damage", "", *_damage_lines(damaged)]
     if report.payloads:
@@ -168,7 +168,8 @@ def with_batch_pages(report: QualityReport, folder: Path) -> QualityReport:
     A segment gets no page if this machine has it no more, or if another batch is at the position now.
     """
     return replace(
-        report, worst=[_with_page(one, folder / f"batch-{i}.html") for i, one in enumerate(report.worst, 1)]
+        report,
+        worst=[_with_page(batch, folder / f"batch-{i}.html") for i, batch in enumerate(report.worst, 1)],
     )
 
 
@@ -187,12 +188,12 @@ def _with_page(worst: Worst, page: Path) -> Worst:
         locator = Locator(path)
         try:
             place = locator.at_position(worst.position)
-            found = inspect(
+            inspection = inspect(
                 locator.source, locator.length, place, lambda number, _: number < _RECORDS, _EXPANDED
             )
         finally:
             locator.close()
     except (OSError, SourceError, UserError):
         return worst
-    page.write_text(inspected.page(path, found), encoding="utf-8", errors="backslashreplace")
+    page.write_text(inspected.page(path, inspection), encoding="utf-8", errors="backslashreplace")
     return replace(worst, page=page.name)

@@ -1,6 +1,6 @@
 """``python -m pipelines.query --lake L "SELECT ..."``: runs one SQL statement over a lake, and only reads.
 
-Where this machine reads the lake, DuckDB answers in this process, in its own SQL (``pipelines.query.duck``).
+Where this machine reads the lake, DuckDB answers in this process, in its own SQL (``pipelines.sql.answers``).
 ``--engine spark`` is Spark's SQL, which takes the start of a JVM; it is the default in a session or a cluster
 that is configured elsewhere, and for lakes that Spark alone reaches.
 """
@@ -23,12 +23,10 @@ from kafka_log_lake.pipelines.cli.settings import LakeSettings
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, room_of_lines
 from kafka_log_lake.pipelines.engine.run_command import run_command
 from kafka_log_lake.pipelines.lake.address import open_log
-from kafka_log_lake.pipelines.listing.uris import local_path
-from kafka_log_lake.pipelines.query import duck
-from kafka_log_lake.pipelines.query.files import CSV, check_output, write_csv, write_parquet
-from kafka_log_lake.pipelines.sql.database import open_database
+from kafka_log_lake.pipelines.sql import answers
+from kafka_log_lake.pipelines.sql.answer_files import CSV, check_output, write_csv, write_parquet
+from kafka_log_lake.pipelines.sql.database import duckdb_reads, open_database
 from kafka_log_lake.pipelines.sql.statements import check_text, tokens
-from kafka_log_lake.udfs.storage.store import canonical_uri, is_object_store
 
 logger = logging.getLogger(__name__)
 
@@ -74,13 +72,13 @@ def run(
             """
             try:
                 database = open_database(lake, statement, settings.cores, at)
-                found = run_in(database, statement, **options)
+                result = run_in(database, statement, **options)
                 _note_uncommitted(database, statement)
-                return found
-            except duck.UnknownName:
+                return result
+            except answers.UnknownName:
                 return run_in(open_database(lake, "", settings.cores, at), statement, **options)
 
-        give(partial(in_duckdb, duck.answer), partial(in_duckdb, duck.arrow))
+        give(partial(in_duckdb, answers.answer), partial(in_duckdb, answers.arrow))
         return
     from kafka_log_lake.pipelines.engine.session import (
         session,  # imports Spark, which the other engine does not need
@@ -118,11 +116,6 @@ def _note_uncommitted(database: duckdb.DuckDBPyConnection, statement: str) -> No
             name,
             counted_noun(left_out, "record"),
         )
-
-
-def duckdb_reads(lake: str) -> bool:
-    """Returns whether DuckDB opens lakes there: in local folders and object stores."""
-    return local_path(lake) is not None or is_object_store(canonical_uri(lake))
 
 
 def choose_engine(engine: str, lake: str, writes: str = "refuse", at: str | None = None) -> str:

@@ -66,11 +66,9 @@ def check_reads(spark: SparkSession, statement: str) -> None:
 
     Raises what Spark does for one that it cannot parse.
     """
-    found = _not_reading(spark, statement)
-    if found:
-        raise UserError(
-            f"query only reads, and this has {found}; for upkeep of the tables add --writes allow"
-        )
+    node = _not_reading(spark, statement)
+    if node:
+        raise UserError(f"query only reads, and this has {node}; for upkeep of the tables add --writes allow")
 
 
 def changes(spark: SparkSession, statement: str) -> bool:

@@ -22,7 +22,7 @@ from kafka_log_lake.pipelines.cli.values import nearest
 from kafka_log_lake.pipelines.engine.driver import driver_of, spark_errors
 from kafka_log_lake.pipelines.engine.session import configured
 from kafka_log_lake.pipelines.query.gate import changes
-from kafka_log_lake.pipelines.query.rows import NumberText, ResultColumn, as_text, parse, printed, to_json
+from kafka_log_lake.pipelines.sql.rows import NumberText, ResultColumn, as_text, parse, printed, to_json
 from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS
 from kafka_log_lake.pipelines.views.register import register_views
 from kafka_log_lake.udfs.format.schema import TABLES
@@ -61,7 +61,7 @@ class _UnknownNames(NamedTuple):
 
 
 _RELATIONS = (*(table.name for table in TABLES), *(view.name for view in SESSION_VIEWS))
-_ROUTINES = (*(one.name for one in FUNCTIONS), *(one.name for one in TABLE_FUNCTIONS))
+_ROUTINES = (*(function.name for function in FUNCTIONS), *(function.name for function in TABLE_FUNCTIONS))
 _UNKNOWN_NAMES = {
     "TABLE_OR_VIEW_NOT_FOUND": _UnknownNames("relationName", "SHOW TABLES", "tableName", _RELATIONS),
     "UNRESOLVED_ROUTINE": _UnknownNames("routineName", "SHOW FUNCTIONS", "function", _ROUTINES),
@@ -228,7 +228,7 @@ def _with_text(value: Any, of: pa.DataType) -> Any:
     if pa.types.is_string(of):
         return _SURROGATE.sub(_REPLACEMENT, value).decode(errors="replace")
     if pa.types.is_list(of):
-        return [_with_text(one, of.value_type) for one in value]
+        return [_with_text(item, of.value_type) for item in value]
     if pa.types.is_map(of):
         return [(_with_text(key, of.key_type), _with_text(item, of.item_type)) for key, item in value]
     if pa.types.is_struct(of):

@@ -18,7 +18,7 @@ from kafka_log_lake.pipelines.cli.commands.recover import RECOVER
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.cli.terminal import printable
-from kafka_log_lake.pipelines.decode_batches import decode_into
+from kafka_log_lake.pipelines.decode.decode_into import decode_into
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.engine.run_command import run_command
 from kafka_log_lake.pipelines.recover import job, text

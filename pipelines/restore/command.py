@@ -26,12 +26,11 @@ from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.cli.status import phase
 from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.cli.values import partition_number
-from kafka_log_lake.pipelines.decode_batches import decode_into
+from kafka_log_lake.pipelines.decode.decode_into import decode_into
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.engine.run_command import run_command
 from kafka_log_lake.pipelines.lake.address import open_lake, open_log
 from kafka_log_lake.pipelines.listing.uris import is_named
-from kafka_log_lake.pipelines.query.command import duckdb_reads
 from kafka_log_lake.pipelines.recover.job import recover, refuse_in_source
 from kafka_log_lake.pipelines.recover.report_folder import check_report_folder
 from kafka_log_lake.pipelines.restore import cluster, groups, offset_map, page, schemas, targets
@@ -47,7 +46,7 @@ from kafka_log_lake.pipelines.restore.request import (
 )
 from kafka_log_lake.pipelines.restore.summary import Summary, add_held, planned
 from kafka_log_lake.pipelines.restore.verify import Verified, verify_partition
-from kafka_log_lake.pipelines.sql.database import open_database
+from kafka_log_lake.pipelines.sql.database import duckdb_reads, open_database
 
 log = logging.getLogger(__name__)
 

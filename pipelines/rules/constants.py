@@ -37,7 +37,9 @@ CONSTANTS = {
     "KEEPING_TOPICS": _texts(KEEPING_TOPICS),
     "INTERNAL_TOPICS": _texts((*COMPACTED_TOPICS, *KEEPING_TOPICS)),
     "PREPARE": _texts(PREPARE),
-    "IS_OF_FLINK": " OR ".join(f"regexp_replace(transactional_id, '^{one}$', '') = ''" for one in FLINK_IDS),
+    "IS_OF_FLINK": " OR ".join(
+        f"regexp_replace(transactional_id, '^{pattern}$', '') = ''" for pattern in FLINK_IDS
+    ),
     "WITNESS": as_sql(WITNESSES),
     "CLOCK_CERTAINTY": as_sql(CERTAINTIES),
     "STATE": as_sql(STATES),
@@ -49,4 +51,4 @@ CONSTANTS = {
 
 def with_constants(sql: str) -> str:
     """Replaces each ``$NAME`` in SQL. Raises a KeyError for an unknown one."""
-    return _NAME.sub(lambda found: CONSTANTS[found[1]], sql)
+    return _NAME.sub(lambda match: CONSTANTS[match[1]], sql)

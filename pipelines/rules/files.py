@@ -33,8 +33,8 @@ class Files(NamedTuple):
 
     def numbers(self, segments: pa.ChunkedArray) -> np.ndarray:
         """Returns int64[m]: the number of the file of each segment; -1 where the ledger has none."""
-        found = pc.index_in(segments, value_set=self.rows.column("segment").combine_chunks())
-        result: np.ndarray = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+        places = pc.index_in(segments, value_set=self.rows.column("segment").combine_chunks())
+        result: np.ndarray = pc.fill_null(places, -1).to_numpy().astype(np.int64)
         return result
 
 

@@ -38,8 +38,8 @@ def transactions_of(files: Files, batches: pa.Table, quarantine: pa.Table) -> pa
     events["damages"] = places_before(np.stack([file, position], axis=1)[order], damaged)
     events["damages"] -= before[events["log"]]
     last = np.append(np.flatnonzero(np.diff(files.log)), len(files.log) - 1)
-    found = transactions(events, damages, files.stretch[last])
-    return _rows(files, found)
+    rows = transactions(events, damages, files.stretch[last])
+    return _rows(files, rows)
 
 
 def _events(files: Files, batches: pa.Table, file: np.ndarray) -> np.ndarray:
@@ -61,24 +61,24 @@ def _events(files: Files, batches: pa.Table, file: np.ndarray) -> np.ndarray:
     return events
 
 
-def _rows(files: Files, found: np.ndarray) -> pa.Table:
-    logs = files.logs.take(pa.array(found["log"]))
+def _rows(files: Files, transactions: np.ndarray) -> pa.Table:
+    logs = files.logs.take(pa.array(transactions["log"]))
     codes = np.array(sorted(OUTCOMES), dtype=np.int16)
     outcomes = pa.array([OUTCOMES[code] for code in codes.tolist()])
-    outcome = outcomes.take(pa.array(np.searchsorted(codes, found["control_type"])))
-    no_data, is_open = ~found["has_data"], found["control_type"] == f.NO_CONTROL
+    outcome = outcomes.take(pa.array(np.searchsorted(codes, transactions["control_type"])))
+    no_data, is_open = ~transactions["has_data"], transactions["control_type"] == f.NO_CONTROL
     return pa.table(
         {
             **{name: logs.column(name) for name in LOG},
-            "producer_id": found["producer_id"],
-            "producer_epoch": found["producer_epoch"],
-            "first_offset": pa.array(found["first_offset"], mask=no_data),
-            "last_offset": pa.array(found["last_offset"], mask=no_data),
-            "records": found["records"],
-            "marker_offset": pa.array(found["marker_offset"], mask=is_open),
-            "coordinator_epoch": pa.array(found["coordinator_epoch"], mask=is_open),
+            "producer_id": transactions["producer_id"],
+            "producer_epoch": transactions["producer_epoch"],
+            "first_offset": pa.array(transactions["first_offset"], mask=no_data),
+            "last_offset": pa.array(transactions["last_offset"], mask=no_data),
+            "records": transactions["records"],
+            "marker_offset": pa.array(transactions["marker_offset"], mask=is_open),
+            "coordinator_epoch": pa.array(transactions["coordinator_epoch"], mask=is_open),
             "outcome": outcome,
-            "outcome_uncertain": found["is_uncertain"],
-            "holds_last_stable_offset": ~found["is_over"],
+            "outcome_uncertain": transactions["is_uncertain"],
+            "holds_last_stable_offset": ~transactions["is_over"],
         }
     )

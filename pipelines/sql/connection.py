@@ -49,10 +49,10 @@ class LakeConnection:
     def __getattr__(self, name: str) -> Any:
         if name == "connection":  # of an object that copy makes: it has nothing yet
             raise AttributeError(name)
-        found = getattr(self.connection, name)
-        if not callable(found):
-            return found
-        return partial(self._run if name in _TAKE_SQL else self._call, found)
+        attribute = getattr(self.connection, name)
+        if not callable(attribute):
+            return attribute
+        return partial(self._run if name in _TAKE_SQL else self._call, attribute)
 
     def cursor(self) -> LakeConnection:
         return LakeConnection(self.connection.cursor())

@@ -28,6 +28,7 @@ from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.engine.delta import data_files, is_plain, open_table, read_declared, sql_literal
 from kafka_log_lake.pipelines.lake.address import open_lake, open_log, reading, table_path
 from kafka_log_lake.pipelines.lake.published import published_tables
+from kafka_log_lake.pipelines.listing.uris import local_path
 from kafka_log_lake.pipelines.sql.connection import as_lake
 from kafka_log_lake.pipelines.sql.functions import create_functions, create_typed_functions
 from kafka_log_lake.pipelines.sql.listed import list_tables
@@ -39,7 +40,7 @@ from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, needed_names,
 from kafka_log_lake.udfs.format.hive import NULL
 from kafka_log_lake.udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES, SCHEMAS
 from kafka_log_lake.udfs.format.schema import TABLES, Table
-from kafka_log_lake.udfs.storage.store import is_object_store, open_store
+from kafka_log_lake.udfs.storage.store import canonical_uri, is_object_store, open_store
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -80,6 +81,11 @@ def connect(
     return as_lake(open_database(open_log(folder, log) if log is not None else folder, at=at))
 
 
+def duckdb_reads(lake: str) -> bool:
+    """Returns whether DuckDB opens lakes there: in local folders and object stores."""
+    return local_path(lake) is not None or is_object_store(canonical_uri(lake))
+
+
 def open_database(
     lake: str,
     statement: str = "",
@@ -102,7 +108,9 @@ def open_database(
             for name, table in known.items()
             if name in needed & published.keys()
         }
-    opened |= {one.name: OpenTable(one, {}) for one in READ_BY_VIEWS if one.name in needed - opened.keys()}
+    opened |= {
+        table.name: OpenTable(table, {}) for table in READ_BY_VIEWS if table.name in needed - opened.keys()
+    }
     typed = list(typed_tables(address, "" if needed >= known.keys() else statement, at))
     database = _database(address, opened, typed, threads)
     for macro in macros():

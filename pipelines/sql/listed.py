@@ -39,8 +39,12 @@ def _rows(tables: Iterable[Table], typed: Iterable[TypedTable]) -> Iterator[tupl
         for name in names:
             needs = "" if views[name].has_defaults else "(...)"
             yield group, f"{name}{needs}", _first_words(views[name].comment)
-    for one in typed:
-        yield one.folder, table_name(one.folder, one.name), f"{_OF_FOLDERS[one.folder]}: {one.topic}"
+    for typed_table in typed:
+        yield (
+            typed_table.folder,
+            table_name(typed_table.folder, typed_table.name),
+            f"{_OF_FOLDERS[typed_table.folder]}: {typed_table.topic}",
+        )
     for table in tables:
         yield "tables", table.name, _first_words(table.comment)
     yield "internal", "internal.*", "Views that the others are made of: SHOW TABLES FROM internal"

@@ -49,14 +49,14 @@ class Token(NamedTuple):
 def tokens(text: str) -> Iterator[Token]:
     """Yields the tokens of a text, as DuckDB reads them. Joined, they are the text."""
     content = text.encode()  # DuckDB counts bytes
-    found = duckdb.tokenize(text)
-    if not found:
+    kinds = duckdb.tokenize(text)
+    if not kinds:
         yield Token(text, False, True)
         return
-    ends = [*(at for at, _ in found[1:]), len(content)]
-    if found[0][0]:
-        yield Token(content[: found[0][0]].decode(), False, True)
-    for (at, kind), end in zip(found, ends, strict=True):
+    ends = [*(at for at, _ in kinds[1:]), len(content)]
+    if kinds[0][0]:
+        yield Token(content[: kinds[0][0]].decode(), False, True)
+    for (at, kind), end in zip(kinds, ends, strict=True):
         part = content[at:end].decode()
         is_word = kind in (duckdb.token_type.keyword, duckdb.token_type.identifier) and part[0] not in '"`'
         yield Token(part, is_word, kind == duckdb.token_type.comment)
@@ -67,18 +67,18 @@ def duckdb_text(statement: str) -> str:
 
     SHOW TABLES becomes a query of ``LISTED``, which groups them.
     """
-    found = list(tokens(statement))
-    if [one.word or one.text.strip() for one in found if not one.is_comment] in _SHOW_TABLES:
+    parts = list(tokens(statement))
+    if [token.word or token.text.strip() for token in parts if not token.is_comment] in _SHOW_TABLES:
         return f"FROM {LISTED}"
-    return "".join(_quoted(found))
+    return "".join(_quoted(parts))
 
 
-def _quoted(found: list[Token]) -> Iterator[str]:
-    for i, token in enumerate(found):
+def _quoted(parts: list[Token]) -> Iterator[str]:
+    for i, token in enumerate(parts):
         if token.word != "offset":
             yield token.text
             continue
-        after = next((one.text[0] for one in found[i + 1 :] if not one.is_comment), "")
+        after = next((token.text[0] for token in parts[i + 1 :] if not token.is_comment), "")
         yield token.text if after in _BEGINS_NUMBER else token.replaced('"offset"')
 
 
@@ -89,9 +89,9 @@ def view_text(select: str, parameters: Mapping[str, str]) -> str:
     A lambda ``x -> y`` becomes ``lambda x: y``.
     """
     made: list[str] = []
-    found = list(tokens(select))
-    for i, (token, text) in enumerate(zip(found, _quoted(found), strict=True)):
-        after_dot = i > 0 and found[i - 1].text.strip() == "."
+    parts = list(tokens(select))
+    for i, (token, text) in enumerate(zip(parts, _quoted(parts), strict=True)):
+        after_dot = i > 0 and parts[i - 1].text.strip() == "."
         if token.text.strip() == "->":
             made[-1] = f"lambda {made[-1].strip()}"
             made.append(": ")

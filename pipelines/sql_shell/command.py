@@ -23,9 +23,8 @@ from kafka_log_lake.pipelines.cli.settings import LakeSettings
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable, room_of_lines
 from kafka_log_lake.pipelines.engine.run_command import run_command
 from kafka_log_lake.pipelines.lake.address import open_log
-from kafka_log_lake.pipelines.query import duck
-from kafka_log_lake.pipelines.query.command import duckdb_reads
-from kafka_log_lake.pipelines.sql.database import open_database
+from kafka_log_lake.pipelines.sql import answers
+from kafka_log_lake.pipelines.sql.database import duckdb_reads, open_database
 from kafka_log_lake.pipelines.sql.statements import check_text, has_code, split_statements
 from kafka_log_lake.pipelines.views.declared import PUBLIC, SESSION_VIEWS
 from kafka_log_lake.udfs.format.schema import SEGMENTS
@@ -100,18 +99,18 @@ class Shell:
 
     def __init__(self, settings: LakeSettings, at: str | None) -> None:
         self._database = open_database(settings.require_lake(), threads=settings.cores, at=at)
-        found = self._database.sql("""
+        listed = self._database.sql("""
             SELECT CASE schema_name WHEN 'main' THEN table_name
               ELSE schema_name || '."' || replace(table_name, '"', '""') || '"' END, column_name
             FROM duckdb_columns() WHERE NOT internal AND schema_name <> 'internal'""")
-        columns = found.fetchall()
+        columns = listed.fetchall()
         views = {view.name for view in SESSION_VIEWS}
         self.tables = sorted({table for table, _ in columns} - views)
         self.words = {name for pair in columns for name in pair}
 
     def lines(self, statement: str) -> Iterator[str]:
         """Returns lines that print the result of a statement."""
-        return duck.answer(self._database, statement, "table", room_of_lines(), duck.IN_MEMORY)
+        return answers.answer(self._database, statement, "table", room_of_lines(), answers.IN_MEMORY)
 
     def cancel(self) -> None:
         """Stops the statement that is running."""
@@ -129,8 +128,8 @@ def _set_up_terminal(words: set[str]) -> None:
         }
 
         def complete(text: str, state: int) -> str | None:
-            found = sorted(word for word in known if word.lower().startswith(text.lower()))
-            return found[state] if text and state < len(found) else None
+            words = sorted(word for word in known if word.lower().startswith(text.lower()))
+            return words[state] if text and state < len(words) else None
 
         readline.set_completer(complete)
         readline.set_completer_delims(" \t\n,;()=<>.+-*/'\"`")

@@ -54,7 +54,7 @@ def contradictions(
     """
     uris = {base: uri for uri, base in segments}
     runs = runs[runs["batches"] > 0]
-    found = [
+    places = [
         Contradiction(
             uris[int(runs["file_base"][at])], int(runs["position"][at]), True, _offsets_text(runs, at)
         )
@@ -65,18 +65,18 @@ def contradictions(
     for at in np.flatnonzero(wrong_epochs(rows["leader_epoch"]) & (rows["batches"] == 1)).tolist():
         before, own, after = rows["leader_epoch"][at - 1 : at + 2].tolist()
         what = f"leader epoch {own} is not between {before} and {after}"
-        found.append(Contradiction(segments[number[at]][0], int(rows["position"][at]), False, what))
-    return found
+        places.append(Contradiction(segments[number[at]][0], int(rows["position"][at]), False, what))
+    return places
 
 
 def _offsets_text(runs: np.ndarray, at: int) -> str:
-    one = runs[at]
-    if one["first"] < one["file_base"]:
-        return f"base offset {one['first']} is below that of the file's name, {one['file_base']}"
-    if at and one["first"] == one["file_base"] == runs["file_base"][at - 1]:
-        return f"base offset {one['first']} matches the file name, but another batch is first"
-    if one["file_limit"] != NO_LIMIT and one["last"] >= one["file_limit"]:
-        return f"offsets {one['first']} to {one['last']} reach into the next file, {one['file_limit']}"
+    run = runs[at]
+    if run["first"] < run["file_base"]:
+        return f"base offset {run['first']} is below that of the file's name, {run['file_base']}"
+    if at and run["first"] == run["file_base"] == runs["file_base"][at - 1]:
+        return f"base offset {run['first']} matches the file name, but another batch is first"
+    if run["file_limit"] != NO_LIMIT and run["last"] >= run["file_limit"]:
+        return f"offsets {run['first']} to {run['last']} reach into the next file, {run['file_limit']}"
     before = f" after {runs['last'][at - 1]}" if at else " at the start of the log"
     after = f" and before {runs['first'][at + 1]}" if at + 1 < len(runs) else ""
-    return f"offsets {one['first']} to {one['last']} are not{before}{after}"
+    return f"offsets {run['first']} to {run['last']} are not{before}{after}"

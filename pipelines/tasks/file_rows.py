@@ -69,7 +69,7 @@ class FileRows:
 
     def _with_content(self, slices: Sequence[Slice]) -> DataFrame:
         """Returns one row a slice, with the content of its file unless that has grown past the bound."""
-        self._check_heap(max((slice_.segment for slice_ in slices), key=lambda one: one.length))
+        self._check_heap(max((slice_.segment for slice_ in slices), key=lambda segment: segment.length))
         files = self._files(slices)
         plan = self.spark.createDataFrame(to_arrow(slices)).drop("content")
         rows = self._none()

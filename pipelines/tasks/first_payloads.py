@@ -57,13 +57,13 @@ def first_looks(source: ByteSource, slice_: Slice, schemas: SchemaSegments) -> C
 
 
 def _first_rows(source: ByteSource, range_: Range) -> pa.Table:
-    found, left = [], _RECORDS
+    batches, left = [], _RECORDS
     for rows in data_records(source, range_, (*COLUMNS, "is_control")):
-        found.append(rows.select(COLUMNS)[:left])
-        left -= found[-1].num_rows
+        batches.append(rows.select(COLUMNS)[:left])
+        left -= batches[-1].num_rows
         if not left:
             break
-    return pa.Table.from_batches(found) if found else pa.table({name: [] for name in COLUMNS})
+    return pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in COLUMNS})
 
 
 class _Sample:

@@ -43,20 +43,20 @@ def open_transactions(rows: np.ndarray, places: np.ndarray, clock: Clock) -> lis
     rows: TRANSACTIONAL. places: int64[m, 3], file, position and bytes of each damaged range.
     """
     rows["damages"] = places_before(np.stack([rows["file_base"], rows["position"]], axis=1), places)
-    found = of_one_log(rows, len(places))
+    transactions = of_one_log(rows, len(places))
     markers = rows[(rows["control_type"] != f.NO_CONTROL) & rows["credible"]]
-    held = np.sort(found[~found["is_over"]], order="first_offset")
+    held = np.sort(transactions[~transactions["is_over"]], order="first_offset")
     return [
         _open_transaction(transaction, rows[transaction["begins"]], clock, markers) for transaction in held
     ]
 
 
-def _open_transaction(one: np.void, first: np.void, clock: Clock, markers: np.ndarray) -> OpenTransaction:
+def _open_transaction(row: np.void, first: np.void, clock: Clock, markers: np.ndarray) -> OpenTransaction:
     """Describes a transaction that holds back the last stable offset, and how long it is open.
 
     one: TRANSACTION. first: its first row of TRANSACTIONAL. markers: the log's, with credible times.
     """
-    offset = int(one["first_offset"])
+    offset = int(row["first_offset"])
     before = markers["timestamp"][markers["first_offset"] <= offset]
     after = markers["timestamp"][markers["first_offset"] > offset]
     opened = age(
@@ -67,11 +67,11 @@ def _open_transaction(one: np.void, first: np.void, clock: Clock, markers: np.nd
         after_ms=int(after.min()) if len(after) else None,
     )
     return OpenTransaction(
-        int(one["producer_id"]),
-        int(one["producer_epoch"]),
+        int(row["producer_id"]),
+        int(row["producer_epoch"]),
         offset,
-        int(one["last_offset"]),
+        int(row["last_offset"]),
         int(first["timestamp"]),
-        bool(one["is_uncertain"]),
+        bool(row["is_uncertain"]),
         opened,
     )

@@ -29,12 +29,12 @@ def end_of(scanned: Sequence[Scanned], segments: Sequence[Segment]) -> int:
     """
     known = [each for each in scanned if not any(scan.report.problem for scan in each[1])]
     read = {segment for segment, _ in known}
-    unread = [one.file_base_offset for one in segments if one not in read]
+    unread = [segment.file_base_offset for segment in segments if segment not in read]
     last = placed(known, unread)[0].last if known else None
     return 0 if last is None else last + 1
 
 
-def missing_in(scanned: list[Scanned], unread: list[int], found: Order) -> list[Unseen]:
+def missing_in(scanned: list[Scanned], unread: list[int], order_: Order) -> list[Unseen]:
     """Returns the offsets of a log that no segment has.
 
     unread: base offsets of segments that can't be read. found: the order of the log's offsets.
@@ -47,7 +47,7 @@ def missing_in(scanned: list[Scanned], unread: list[int], found: Order) -> list[
     zeros = [segment.file_base_offset for segment, slices in scanned if is_zeros(segment, slices)]
     return [
         replace(gap, state=ZEROS) if any(gap.first <= base <= (gap.last or base) for base in zeros) else gap
-        for gap in missing_ranges(found.holes, empty)
+        for gap in missing_ranges(order_.holes, empty)
     ]
 
 
@@ -66,16 +66,16 @@ def placed(
     files, places = files_of(scanned, unread), places_of(scanned)
     runs = with_undecoded(joined(scanned, "runs"), unread, files)
     is_compacted = is_known_compacted(scanned[0][0].topic, files[0], cleaned_before)
-    found = order(runs, places, files, is_compacted, unread)
+    order_ = order(runs, places, files, is_compacted, unread)
     damages = [
         replace(damage, segment=segment.uri)
         for segment, slices in scanned
         for scan in slices
         for damage in scan.damages
     ]
-    return found, [
+    return order_, [
         replace(damage, last_offset=last, next_offset=next_)
-        for damage, (last, next_) in zip(damages, found.around, strict=True)
+        for damage, (last, next_) in zip(damages, order_.around, strict=True)
     ]
 
 

@@ -43,12 +43,12 @@ class RecordsFile:
 
 
 def files_by_topic(records: DeltaTable) -> dict[str, list[RecordsFile]]:
-    found: dict[str, list[RecordsFile]] = defaultdict(list)
+    by_topic: dict[str, list[RecordsFile]] = defaultdict(list)
     names = ("path", "partition.topic", "partition.partition")
     columns = (column.to_pylist() for column in data_files(records).select(names).columns)
     for path, topic, partition in zip(*columns, strict=True):
-        found[topic].append(RecordsFile(path, str(partition)))
-    return found
+        by_topic[topic].append(RecordsFile(path, str(partition)))
+    return by_topic
 
 
 def first_rows(lake: str, file: RecordsFile, rows: int, columns: Sequence[str]) -> pa.Table:
@@ -68,7 +68,7 @@ def sampled_formats(lake: str, records: DeltaTable, registry: Registry) -> list[
     functions = TypedFunctions(registry)
     looks: dict[str, Counter[PayloadKind]] = defaultdict(Counter)
     for topic, files in files_by_topic(records).items():
-        ordered = sorted(files, key=lambda one: one.path)
+        ordered = sorted(files, key=lambda file: file.path)
         for file in ordered[:: max(1, len(files) // _FILES)][:_FILES]:
             with suppress(OSError, pa.ArrowException):  # a file that is gone has no sample
                 rows = first_rows(lake, file, _ROWS, (*COLUMNS, "is_control"))

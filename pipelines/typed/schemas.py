@@ -43,8 +43,10 @@ def registry_of_rows(rows: pa.Table, others: Sequence[Registry] = ()) -> Registr
         copies.setdefault(row["segment"].rpartition("/")[0], []).append(
             (row["offset"], row["key"], row["value"])
         )
-    found = [Registry.from_records(sorted(copy, key=lambda one: one[0])) for copy in copies.values()]
-    return Registry.joined([*found, *others])
+    registries = [
+        Registry.from_records(sorted(copy, key=lambda record: record[0])) for copy in copies.values()
+    ]
+    return Registry.joined([*registries, *others])
 
 
 def registry_of_state(address: str, at: str | None = None) -> Registry:

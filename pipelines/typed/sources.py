@@ -44,10 +44,10 @@ def read_sources(paths: Sequence[str], url: str | None = None, formats: str | No
 
     paths: of ``--schemas``. url: of ``--registry``. formats: of ``--formats``.
     """
-    found = [_read_path(Path(path)) for path in paths]
+    registries = [_read_path(Path(path)) for path in paths]
     if formats is not None:
-        found.append(Registry(formats=read_formats(formats)))
-    return [*found, read_registry(url)] if url else found
+        registries.append(Registry(formats=read_formats(formats)))
+    return [*registries, read_registry(url)] if url else registries
 
 
 def read_formats(path: str) -> TopicFormats:
@@ -63,7 +63,7 @@ def _read_path(path: Path) -> Registry:
         files = sorted(p for p in path.rglob("*") if p.suffix in _TYPES) if path.is_dir() else [path]
         if not files:
             raise UserError(f"--schemas: {path} holds no .avsc, .proto or .json file")
-        return Registry([one for file in files for one in _read_file(file, path)])
+        return Registry([registry for file in files for registry in _read_file(file, path)])
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         place = getattr(error, "filename", None) or path
@@ -175,18 +175,18 @@ class RegistryServer:
 
     def schemas(self) -> list[Schema]:
         """Reads all schemas. Raises a UserError."""
-        found: dict[tuple[str, int], Any] = {}
+        known: dict[tuple[str, int], Any] = {}
         while True:
-            page = self._page(f"/schemas?deleted=true&subjectPrefix=:*:&offset={len(found)}&limit={_PAGE}")
+            page = self._page(f"/schemas?deleted=true&subjectPrefix=:*:&offset={len(known)}&limit={_PAGE}")
             try:
-                new = {(str(one.get("subject")), int(one.get("version", 0))): one for one in page}
+                new = {(str(schema.get("subject")), int(schema.get("version", 0))): schema for schema in page}
             except (TypeError, ValueError) as error:
                 raise self._error(f"does not answer with schemas: {error}") from None
-            if not new.keys() - found.keys():  # a registry without pages answers all again
+            if not new.keys() - known.keys():  # a registry without pages answers all again
                 break
-            found |= new
+            known |= new
         try:
-            return _export(list(found.values()), self._shown)
+            return _export(list(known.values()), self._shown)
         except UserError as error:
             raise UserError(str(error).replace("--schemas: ", "--registry: ", 1)) from None
 

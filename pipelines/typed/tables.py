@@ -53,10 +53,10 @@ def typed_tables(
     topics: only tables of these. Names that differ only in case get a number, as SQL ignores case.
     """
     text = statement.casefold()
-    for folder in (one for one in FOLDERS if not text or one in text):
-        found = _tables_in(address, folder)
-        names = safe_names([unquote(one) for one in found])
-        for name, own in zip(names, found, strict=True):
+    for folder in (folder_ for folder_ in FOLDERS if not text or folder_ in text):
+        folders = _tables_in(address, folder)
+        names = safe_names([unquote(name) for name in folders])
+        for name, own in zip(names, folders, strict=True):
             is_meant = topics is None or unquote(own) in topics
             if not is_meant or (name.casefold() not in text and text):
                 continue
@@ -103,5 +103,5 @@ def _opened(names: tuple[str, str, str, str], delta: DeltaTable, version: int) -
     files = actions.column("path").to_pylist()
     column = "partition.partition"
     held = actions.column(column).to_pylist() if column in actions.column_names else [None] * len(files)
-    values = [None if one is None else str(one) for one in held]
+    values = [None if value is None else str(value) for value in held]
     return TypedTable(*names, version, pa.schema(delta.schema().to_arrow()), files, values)

@@ -80,7 +80,7 @@ class View:
     @property
     def has_defaults(self) -> bool:
         """Returns whether it can be read without arguments; else it is a table function alone."""
-        return all(one.default is not None for one in self.parameters)
+        return all(parameter.default is not None for parameter in self.parameters)
 
     def reads(self, names: Iterable[str]) -> set[str]:
         """Returns which of these tables and views it reads itself."""
@@ -93,13 +93,17 @@ class View:
         """
         comment, create = sql_string(self.comment), f"CREATE OR REPLACE {keyword}"
         if self.parameters:
-            listed = ", ".join(one.declaration() for one in self.parameters)
+            listed = ", ".join(parameter.declaration() for parameter in self.parameters)
             columns = ", ".join(f"{sql_name(c.name)} {c.sql_type}" for c in self.columns)
             returned = f"RETURNS TABLE({columns}) COMMENT {comment} RETURN {select}"
             yield f"{create} FUNCTION {prefix}{self.name}({listed}) {returned}"
         if self.has_defaults:
-            for one in self.parameters:  # not FROM name(): Spark takes twice as long to analyze a function
-                select = re.sub(rf"\b{one.name}\b", f"CAST({one.default} AS {one.sql_type})", select)
+            for (
+                parameter
+            ) in self.parameters:  # not FROM name(): Spark takes twice as long to analyze a function
+                select = re.sub(
+                    rf"\b{parameter.name}\b", f"CAST({parameter.default} AS {parameter.sql_type})", select
+                )
             commented = ", ".join(f"{sql_name(c.name)} COMMENT {sql_string(c.comment)}" for c in self.columns)
             yield f"{create} VIEW {prefix}{self.name} ({commented}) COMMENT {comment} AS {select}"
 
@@ -132,7 +136,7 @@ def _read(name: str, text: str, in_session_only: bool) -> View:
     select = "\n".join(lines[head:])
     if columns_of:  # columns that somebody added to a table are the table's, not the view's
         listed = ", ".join(f"{{0}}.{column.name}" for column in columns_of)
-        select = re.sub(r"\b(\w+)\.\*(?! EXCEPT)", lambda found: listed.format(found[1]), select)
+        select = re.sub(r"\b(\w+)\.\*(?! EXCEPT)", lambda match: listed.format(match[1]), select)
     return View(name, " ".join(comment), tuple(parameters), tuple(columns), select, in_session_only)
 
 
@@ -145,7 +149,7 @@ def _read_all() -> tuple[View, ...]:
     files = {
         file.name.removesuffix(".sql"): (with_constants(file.read_text()), folder.name == "session")
         for folder in (own, rules, own / "session")
-        for file in sorted(folder.iterdir(), key=lambda one: one.name)
+        for file in sorted(folder.iterdir(), key=lambda file_: file_.name)
         if file.name.endswith(".sql")
     }
     named = {name: sorted({*_NAMED.findall(text)} & files.keys()) for name, (text, _) in files.items()}

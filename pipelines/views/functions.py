@@ -28,8 +28,8 @@ from kafka_log_lake.udfs.values.internal import columns as internal_topics
 from kafka_log_lake.udfs.values.schemas.registry import Registry
 
 FUNCTION_NAMES = {
-    *(one.name for one in FUNCTIONS),
-    *(one.name for one in TABLE_FUNCTIONS),
+    *(function.name for function in FUNCTIONS),
+    *(function.name for function in TABLE_FUNCTIONS),
     *internal_topics.FUNCTIONS,
     *TYPED_FUNCTIONS,
 }
@@ -85,8 +85,8 @@ def register_functions(spark: SparkSession, statement: str = "") -> None:
     """
     driver_of(spark).share_code()
     words = set(re.findall(r"\w+", statement.lower()))
-    tables = [one for one in TABLE_FUNCTIONS if not statement or one.name in words]
-    needed = words | {one.array.name for one in tables}
+    tables = [function for function in TABLE_FUNCTIONS if not statement or function.name in words]
+    needed = words | {function.array.name for function in tables}
     for function in FUNCTIONS:
         if statement and function.name not in needed:
             continue
@@ -147,7 +147,7 @@ def _typed_code(name: str, registry: bytes) -> Callable[..., pa.Array]:
     def of_arrays(*columns: pa.Array) -> pa.Array:
         from kafka_log_lake.udfs.values.typed.functions import typed_functions
 
-        found: pa.Array = getattr(typed_functions(registry), name)(*columns)
-        return found
+        made: pa.Array = getattr(typed_functions(registry), name)(*columns)
+        return made
 
     return _named(name, of_arrays)

@@ -43,11 +43,11 @@ def permanent_views(begin: str, tables: Collection[str]) -> Iterator[str]:
 
 
 def _permanent(view: View, begin: str, tables: Collection[str]) -> Iterator[str]:
-    empty = {one.name: no_rows(one.columns) for one in SESSION_VIEWS if one.in_session_only}
-    empty |= {one.name: no_rows(one.columns) for one in READ_BY_VIEWS if one.name not in tables}
+    empty = {view.name: no_rows(view.columns) for view in SESSION_VIEWS if view.in_session_only}
+    empty |= {table.name: no_rows(table.columns) for table in READ_BY_VIEWS if table.name not in tables}
     select = re.sub(
         rf"\b(FROM|JOIN) ({'|'.join(empty)})\b",
-        lambda found: f"{found[1]} ({empty[found[2]]})",
+        lambda match: f"{match[1]} ({empty[match[2]]})",
         planned(view, tables).select,
     )
     select = re.sub(rf"\b(FROM|JOIN) ({_READ})\b", rf"\1 {begin}\2", select)
@@ -91,7 +91,7 @@ class PermanentViews:
 
     def add_columns(self) -> None:
         """Adds the columns that the views read and that tables of an earlier release do not have."""
-        for table in (one for one in READ_BY_VIEWS if one.name in self._tables):
+        for table in (table_ for table_ in READ_BY_VIEWS if table_.name in self._tables):
             name = f"{self._begin}{table.name}"
             there = {column.lower() for column in self._spark.table(name).columns}
             new = [c for c in table.columns if c.name.lower() not in there]

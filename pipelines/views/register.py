@@ -238,8 +238,8 @@ def _create_all(
         register_internal_topics(spark, text)
         register_others(text)
         register_typed_functions(spark, registry, text)
-        for one in made:
-            one.result()
+        for future in made:
+            future.result()
     with configured(spark, _KEPT_PLANS):
         create_views(views, lambda view: view.statements("TEMPORARY", view.select), partial(_create, spark))
 
@@ -270,13 +270,13 @@ def create_views(
     made: dict[str, Future[None]] = {}
 
     def create_one(view: View, read: list[Future[None]]) -> None:
-        for one in read:
-            one.result()
+        for future in read:
+            future.result()
         for statement in statements(view):
             create(statement)
 
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         for view in views:
             made[view.name] = threads.submit(create_one, view, [made[name] for name in view.reads(made)])
-        for one in made.values():
-            one.result()
+        for future in made.values():
+            future.result()

@@ -15,8 +15,8 @@ import pytest
 
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.query import command as query
-from kafka_log_lake.pipelines.query.files import write_csv, write_parquet
 from kafka_log_lake.pipelines.query.spark import arrow, prepare, results
+from kafka_log_lake.pipelines.sql.answer_files import write_csv, write_parquet
 from kafka_log_lake.pipelines.sql.statements import duckdb_text
 from tests.support.answers import answer
 from tests.support.lake_rows import insert

@@ -29,9 +29,9 @@ from kafka_log_lake.pipelines.cli import pages
 from kafka_log_lake.pipelines.cli.generated import command_line, comment, csv_cell, html_text, shell_word
 from kafka_log_lake.pipelines.cli.values import is_topic_name
 from kafka_log_lake.pipelines.listing.cluster_state import ClusterState, Partition
-from kafka_log_lake.pipelines.query.rows import ResultColumn, csv_lines
 from kafka_log_lake.pipelines.recover import page, state_files
 from kafka_log_lake.pipelines.recover.restore import Policy, count_losses, register_topics, write_restore
+from kafka_log_lake.pipelines.sql.rows import ResultColumn, csv_lines
 from kafka_log_lake.udfs.format.recovery_tables import LOST_RECORDS
 from kafka_log_lake.udfs.values.internal.topics import TOPICS
 

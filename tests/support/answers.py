@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from kafka_log_lake.pipelines.query import duck
 from kafka_log_lake.pipelines.query import spark as with_spark
+from kafka_log_lake.pipelines.sql import answers
 from kafka_log_lake.pipelines.sql.database import open_database
 from kafka_log_lake.pipelines.views.declared import View
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def answer(lake: str, statement: str, output: str = "json") -> list[str]:
     """Returns the lines that ``query`` prints, by DuckDB. output: table, json or csv."""
-    return list(duck.answer(open_database(lake, statement), statement, output))
+    return list(answers.answer(open_database(lake, statement), statement, output))
 
 
 def asked(lake: str | Path, statement: str) -> list[tuple[Any, ...]]:

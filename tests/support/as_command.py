@@ -12,8 +12,9 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from kafka_log_lake.pipelines import decode_batches, ingest_raw
+from kafka_log_lake.pipelines import ingest_raw
 from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.decode.decode_into import decode_into
 from kafka_log_lake.pipelines.decode.summary import Summary
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.listing.listing import Listing
@@ -37,7 +38,7 @@ def _on_demand(spark: SparkSession | None, settings: Settings) -> Iterator[Spark
 
 def decode(spark: SparkSession | None, settings: Settings, listing: Listing | None = None) -> Summary:
     with _on_demand(spark, settings) as one:
-        return decode_batches.decode_into(one, settings, listing)
+        return decode_into(one, settings, listing)
 
 
 def ingest(spark: SparkSession | None, settings: Settings) -> Summary:

@@ -24,25 +24,22 @@ UDFS = (
 # From arguments to tables: what the features share, each room above those after it
 SHARED = (
     *("rules", "cli", "engine", "listing", "tier", "plan", "tasks"),
-    *("lake", "typed", "views", "sql", "dataframes"),
+    *("lake", "typed", "views", "sql", "dataframes", "decode"),
 )
-# One room a command. decode/ has the two jobs next to it: ingest_raw.py and decode_batches.py
+# One room a command; the two jobs are modules
 FEATURES = (
-    *("decode", "decode_values", "find", "scan", "load_check", "inspect_batch", "dump_log", "recover"),
+    *("ingest_raw", "decode_batches", "decode_values", "find", "scan", "load_check", "inspect_batch"),
+    *("dump_log", "recover"),
     *("maintain", "query", "sql_shell", "export", "quality_report", "format_report", "mcp_server", "restore"),
 )
-JOBS = {"ingest_raw": "decode", "decode_batches": "decode"}
-# The few that use another feature: what a search, a scan and a report say of copies and batches is what
-# `recover` and `inspect` say of them; a healed log is decoded as any other
+# The few that use another feature: what a search, a scan, a job and a report say of copies and batches is
+# what `recover` and `inspect` say of them
 USES = {
     "scan": {"load_check", "recover"},
     "find": {"recover"},
-    "recover": {"decode"},
-    "decode": {"recover", "decode_values"},
+    "decode_batches": {"recover", "decode_values"},
     "quality_report": {"inspect_batch"},
-    "sql_shell": {"query"},
-    "export": {"query"},
-    "restore": {"decode", "recover", "query"},
+    "restore": {"recover"},
 }
 # vectorized_varint is a kernel with a separate module: users know it by that name
 WITH_KERNELS = {"vectorized_varint": "kernels"}
@@ -72,7 +69,7 @@ def packages(source: Path) -> set[str]:
 def room(parts: tuple[str, ...]) -> str:
     """The room of a module of udfs or pipelines: its folder, or itself."""
     own = parts[1] if len(parts) > 1 else ""
-    return (WITH_KERNELS | JOBS).get(own, own)
+    return WITH_KERNELS.get(own, own)
 
 
 def inner(source: Path, half: str) -> set[str]:

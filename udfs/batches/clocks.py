@@ -104,14 +104,14 @@ class Clock:
     @property
     def witness(self) -> str | None:
         """Returns what tells ``now_ms``: broker, producer, file (no timestamp is credible), or None."""
-        (found,) = decide(WITNESSES, self._conditions())
-        return found or None
+        (answer,) = decide(WITNESSES, self._conditions())
+        return answer or None
 
     @property
     def certainty(self) -> str:
         """Returns how certain ``now_ms`` is: certain, likely or unknown."""
-        (found,) = decide(CERTAINTIES, self._conditions())
-        return found
+        (answer,) = decide(CERTAINTIES, self._conditions())
+        return answer
 
     def _conditions(self) -> set[str]:
         """Returns the names of the conditions that hold."""

@@ -13,7 +13,7 @@ Case = tuple[str, ...]
 
 def decide(table: Sequence[Case], holding: Container[str]) -> list[str]:
     """Returns the answers of the first case that holds. holding: the names of the conditions that hold."""
-    return next(answers for needed, *answers in table if all(one in holding for one in needed.split()))
+    return next(answers for needed, *answers in table if all(word in holding for word in needed.split()))
 
 
 def as_sql(table: Sequence[Case], answer: int = 0) -> str:

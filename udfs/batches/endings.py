@@ -216,20 +216,20 @@ def _noted(
 ) -> set[str]:
     """Returns the conditions of the tables that hold by a coordinator's records of a transaction."""
     ends = {"PrepareCommit": "is_commit", "CompleteCommit": "has_committed"}
-    found = {ends[noted.state]} if noted.state in ends else set()
+    flags = {ends[noted.state]} if noted.state in ends else set()
     if noted.timeout_ms == NEVER_MS:
-        found.add("waits_for_client")
+        flags.add("waits_for_client")
     if noted.has_pending(*place):
-        return found | {"is_pending"} | ({"is_prepared"} if noted.state in PREPARE else set())
+        return flags | {"is_pending"} | ({"is_prepared"} if noted.state in PREPARE else set())
     updated, now_ms, broker_ms = noted.updated_ms, clock.now_ms, clock.broker_ms
     if updated is None or now_ms is None:
-        return found
+        return flags
     if broker_ms is not None and age.proven_open_ms is not None and not unread:
         # it was ended before the log's end, and what the coordinator noted is newer than its start
         began_until = broker_ms - age.proven_open_ms
-        found |= {"is_ended"} if updated <= broker_ms and noted.noted_until_ms >= began_until else set()
+        flags |= {"is_ended"} if updated <= broker_ms and noted.noted_until_ms >= began_until else set()
     if updated > now_ms:
-        found.add("is_ended_later")
+        flags.add("is_ended_later")
     elif began_ms is not None and noted.noted_until_ms >= began_ms:
-        found.add("is_likely_ended")
-    return found
+        flags.add("is_likely_ended")
+    return flags

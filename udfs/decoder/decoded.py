@@ -49,11 +49,11 @@ class Scope:
     @classmethod
     def parse(cls, condition: str | None) -> Scope:
         """Returns the scope that ``condition`` gives as SQL text; None: all records."""
-        found: dict[str, Bounds] = {}
+        bounds: dict[str, Bounds] = {}
         for name, operator, value in _TERM.findall(condition or ""):
             bound = {"low" if operator == ">=" else "high": int(value)}
-            found[name] = found.get(name, NO_BOUNDS)._replace(**bound)
-        return cls(**found)
+            bounds[name] = bounds.get(name, NO_BOUNDS)._replace(**bound)
+        return cls(**bounds)
 
     @property
     def bounds(self) -> dict[str, Bounds]:
@@ -217,8 +217,8 @@ def min_max(records: pa.RecordBatch, name: str) -> tuple[int | None, int | None]
     """Returns the lowest and highest value of a column, int64 or timestamp[us]; None where there is none."""
     if name not in records.schema.names:
         return None, None
-    found = pc.min_max(records.column(name).cast(pa.int64()))
-    return found["min"].as_py(), found["max"].as_py()
+    extremes = pc.min_max(records.column(name).cast(pa.int64()))
+    return extremes["min"].as_py(), extremes["max"].as_py()
 
 
 def stored_offset(e: np.void) -> int:

@@ -231,7 +231,7 @@ def _messages(e: Any, content: bytes, limit: int) -> Iterator[Message]:
 
 def _inner(e: Any, data: bytes) -> list[Message]:
     """Returns the messages in a wrapper's value; a cut one at the end is left out, as Kafka does."""
-    found = []
+    messages = []
     at = 0
     while at + f.LOG_OVERHEAD <= len(data):
         size = integer(data, at + f.LENGTH_POS, 4)
@@ -252,6 +252,6 @@ def _inner(e: Any, data: bytes) -> list[Message]:
             timestamp = int(e["base_timestamp"])
         elif magic != f.MAGIC_V0:
             timestamp = integer(data, at + f.V1_TIMESTAMP_POS, 8)
-        found.append(Message(integer(data, at, 8), timestamp, data, at, end, -1))
+        messages.append(Message(integer(data, at, 8), timestamp, data, at, end, -1))
         at = end
-    return found
+    return messages

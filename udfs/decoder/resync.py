@@ -198,11 +198,11 @@ class Resynchronizer:
         while self._ahead and self._ahead[-1].begin <= position:
             self._ahead.pop()
         known = self._ahead[-1].begin if self._ahead else self._horizon
-        found = self._search.first_from(position + 1)
+        batch = self._search.first_from(position + 1)
         near: list[Chain] = []
-        while 0 <= found < known and len(near) < _AHEAD:
-            near.append(self.headers.chain(found))
-            found = self._search.first_from(near[-1].stop)
+        while 0 <= batch < known and len(near) < _AHEAD:
+            near.append(self.headers.chain(batch))
+            batch = self._search.first_from(near[-1].stop)
         if near:
             self._measure(near)
             self._ahead += reversed(near)
@@ -349,10 +349,10 @@ class Resynchronizer:
             RangeChecksums(self._source, start, limit),
             leads_on=lambda end: self.headers.break_of(end, limit, 1) < 0,
         )
-        found = search.first_from(start)
-        while 0 <= found < stop:
-            end = self.headers.break_of(found, limit, _MANY)
+        batch = search.first_from(start)
+        while 0 <= batch < stop:
+            end = self.headers.break_of(batch, limit, _MANY)
             if end < 0:
-                return found
-            found = search.first_from(end + 1)
+                return batch
+            batch = search.first_from(end + 1)
         return -1

@@ -229,10 +229,10 @@ class SegmentDecoder:
 
         The batch is checked whole, then built a chunk of rows at a time.
         """
-        found = self._builder.check(self.data, batch)
+        records = self._builder.check(self.data, batch)
         yield Group(batch, None, self._account(batch))
         if self.columns is not None and not self.columns:
-            add_records(self.totals, found)
+            add_records(self.totals, records)
             return
         for built in self._builder.chunks(self.data, batch):
             yield Group(batch[:0], self._in_scope(built), [], batch)

@@ -31,9 +31,9 @@ def split_indexes(path: str) -> dict[str, bytes]:
     """
     stem = path.removesuffix(".indexes")
     folder = os.path.dirname(path)
-    found: dict[str, bytes] = {}
+    indexes: dict[str, bytes] = {}
     for name, suffix in _FILES.items():
         data = read_index(stem + MANIFEST, name)
         if data or suffix != TRANSACTION_INDEX:
-            found[os.path.join(folder, suffix) if suffix == LEADER_EPOCH_FILE else stem + suffix] = data
-    return found
+            indexes[os.path.join(folder, suffix) if suffix == LEADER_EPOCH_FILE else stem + suffix] = data
+    return indexes

@@ -127,8 +127,8 @@ class _FrameTask:
         """
 
         def owners_of(positions: np.ndarray) -> np.ndarray:
-            found: np.ndarray = np.searchsorted(begins, positions, side="right") - 1
-            return found
+            owners: np.ndarray = np.searchsorted(begins, positions, side="right") - 1
+            return owners
 
         if self.read.table == BATCHES.name and len(group.batches):
             owners = owners_of(group.batches["position"])

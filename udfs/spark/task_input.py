@@ -203,5 +203,5 @@ def groups_of(batches: ArrowBatches) -> Iterator[tuple[int, ArrowBatches]]:
                     yield ids[begin], batch.slice(begin, end - begin)
                     begin = end
 
-    for group_id, found in itertools.groupby(parts(), lambda item: item[0]):
-        yield group_id, map(itemgetter(1), found)
+    for group_id, parts_of_group in itertools.groupby(parts(), lambda item: item[0]):
+        yield group_id, map(itemgetter(1), parts_of_group)

@@ -218,11 +218,11 @@ def stage_rows(options: StageOptions) -> Stage:
             def take(slice_: TaskSlice, group: Group, staged: list[pa.RecordBatch] = staged) -> None:
                 row = slice_.row
                 if len(group.batches):
-                    found = table_batch(BATCHES, row, batch_columns(group.batches))
-                    staged.append(_staged(BATCH_ROW, row["group_id"], found))
+                    batch = table_batch(BATCHES, row, batch_columns(group.batches))
+                    staged.append(_staged(BATCH_ROW, row["group_id"], batch))
                 if group.damages:
-                    found = table_batch(QUARANTINE, row, damage_columns(group.damages, options.run_id))
-                    staged.append(_staged(DAMAGE_ROW, row["group_id"], found))
+                    batch = table_batch(QUARANTINE, row, damage_columns(group.damages, options.run_id))
+                    staged.append(_staged(DAMAGE_ROW, row["group_id"], batch))
 
             for report in _decode(rows, options, take):
                 if not report.problem:

@@ -65,8 +65,8 @@ class Manifest:
     @property
     def segment_id(self) -> str | None:
         """Returns the id of the segment that the manifest was written for; None where it has none."""
-        found = self.segment.get("remoteLogSegmentId", {}).get("id")
-        return found if isinstance(found, str) else None
+        id_ = self.segment.get("remoteLogSegmentId", {}).get("id")
+        return id_ if isinstance(id_, str) else None
 
 
 def parse_manifest(text: bytes) -> Manifest:
@@ -115,9 +115,9 @@ def _sizes(index: Mapping[str, Any], count: int) -> np.ndarray:
         raise ValueError(f"chunkIndex of type {index['type']}")
     if (sizes < 0).any():
         raise ValueError("a chunk has a size below 0")
-    found = np.zeros(count, dtype=np.int64)  # of chunks that it does not name: empty
-    found[: len(sizes)] = sizes[:count]
-    return found
+    of_chunks = np.zeros(count, dtype=np.int64)  # of chunks that it does not name: empty
+    of_chunks[: len(sizes)] = sizes[:count]
+    return of_chunks
 
 
 def _decoded_sizes(data: bytes) -> np.ndarray:

@@ -19,7 +19,7 @@ from kafka_log_lake.pipelines.cli.options import exit_code_of, set_up_logging
 from kafka_log_lake.pipelines.cli.terminal import invocation
 from kafka_log_lake.pipelines.cli.text_tables import Section, print_table
 from kafka_log_lake.pipelines.decode.summary import Summary, TopicTotals
-from kafka_log_lake.pipelines.query.rows import UNCUT, ResultColumn, csv_lines, plain_number, table_lines
+from kafka_log_lake.pipelines.sql.rows import UNCUT, ResultColumn, csv_lines, plain_number, table_lines
 from tests.support.segment_maker import Batch, Record
 
 # ESC and a colour, BEL, CR, a C1 character (CSI in one byte), right-to-left override, line separator

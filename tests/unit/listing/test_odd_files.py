@@ -184,7 +184,9 @@ _OWN_FILES = {
     "pipelines/quality_report/facts.py",
     *("udfs/storage/landed_source.py", "udfs/storage/protocols.py"),
     *("pipelines/recover/log_writer.py", "pipelines/recover/restore.py", "pipelines/recover/page.py"),
-    *("pipelines/recover/sources.py", "pipelines/recover/quorum.py", "pipelines/recover/report_folder.py"),
+    *("pipelines/recover/mirrors.py", "pipelines/recover/quorum.py", "pipelines/recover/report_folder.py"),
+    *("pipelines/restore/command.py", "pipelines/restore/journal.py", "pipelines/restore/page.py"),
+    "pipelines/restore/schemas.py",
 }
 _OPENING = {"open", "read_text", "read_bytes", "fdopen", "copyfile", "fromfile", "memmap"}
 

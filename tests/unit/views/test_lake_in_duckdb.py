@@ -20,7 +20,7 @@ from kafka_log_lake import connect
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.query import command as query
-from kafka_log_lake.pipelines.query import duck
+from kafka_log_lake.pipelines.sql import answers
 from tests.support import as_command
 from tests.support.answers import answer
 from tests.support.docs import ROOT, blocks
@@ -212,7 +212,7 @@ def test_ctrl_c_ends_a_statement_that_computes() -> None:
             timer.start()
         with pytest.raises(KeyboardInterrupt):
             list(
-                duck.answer(
+                answers.answer(
                     database, "SELECT count(*) FROM n a, n b, n c WHERE hash(a.i, b.i, c.i) = 5", "csv"
                 )
             )

@@ -21,7 +21,7 @@ from kafka_log_lake.udfs.values.schemas.payload import PayloadError
 
 _ARROW = {str | None: pa.string(), int | None: pa.int32()}
 _HINTS = get_type_hints(ConnectRecord)
-CONNECT_RECORD = pa.struct([(one.name, _ARROW[_HINTS[one.name]]) for one in fields(ConnectRecord)])
+CONNECT_RECORD = pa.struct([(field.name, _ARROW[_HINTS[field.name]]) for field in fields(ConnectRecord)])
 MIRROR_RECORD = pa.struct(
     [
         *(("kind", pa.string()), ("source_cluster", pa.string()), ("target_cluster", pa.string())),
@@ -34,7 +34,10 @@ MIRROR_RECORD = pa.struct(
 
 STREAMS_TASKS = pa.list_(
     pa.struct(
-        [(one.name, pa.int32() if one.name == "version" else pa.string()) for one in fields(StreamsTask)]
+        [
+            (field.name, pa.int32() if field.name == "version" else pa.string())
+            for field in fields(StreamsTask)
+        ]
     )
 )
 
@@ -45,11 +48,11 @@ def streams_tasks(kinds: pa.Array, states: pa.Array) -> pa.Array:
     kinds, states: as in ``consumer_groups``.
     """
     pairs = zip(kinds.to_pylist(), states.to_pylist(), strict=True)
-    found = [
+    tasks_of_rows = [
         None if state is None else [asdict(task) for task in tasks_of(kind, json.loads(state))]
         for kind, state in pairs
     ]
-    return pa.array(found, STREAMS_TASKS)
+    return pa.array(tasks_of_rows, STREAMS_TASKS)
 
 
 def connect_records(keys: pa.Array, values: pa.Array) -> pa.Array:
@@ -68,31 +71,31 @@ def _mirror_row(topic: str, key: bytes | None, value: bytes | None) -> tuple[Any
     kind = mirror_kind(topic)
     if kind is None:
         return None
-    found: dict[str, Any] = {}
+    record: dict[str, Any] = {}
     side, error = "key", None
     try:
-        found = mirror.read_side(kind, side, key or b"")
+        record = mirror.read_side(kind, side, key or b"")
         side = "value"
         if value is not None:
-            found |= mirror.read_side(kind, side, value)
-        if not has_sound_fields(found):
+            record |= mirror.read_side(kind, side, value)
+        if not has_sound_fields(record):
             error = f"{side}: a number or a text that MirrorMaker does not write"
     except PayloadError as failure:
         error = f"{side}: {failure}"
     source, target = mirror.clusters(kind, topic)
-    own = found.get("topic")
+    topic_name = record.get("topic")
     return (
         kind,
-        found.get("sourceClusterAlias", source),
-        found.get("targetClusterAlias", target),
-        found.get("timestamp"),
-        found.get("consumerGroupId"),
-        own,
-        mirror.source_topic(topic, source, own) if source and own else own,
-        found.get("partition"),
-        found.get("upstreamOffset"),
-        found.get("downstreamOffset"),
-        found.get("metadata"),
+        record.get("sourceClusterAlias", source),
+        record.get("targetClusterAlias", target),
+        record.get("timestamp"),
+        record.get("consumerGroupId"),
+        topic_name,
+        mirror.source_topic(topic, source, topic_name) if source and topic_name else topic_name,
+        record.get("partition"),
+        record.get("upstreamOffset"),
+        record.get("downstreamOffset"),
+        record.get("metadata"),
         error,
     )
 

@@ -55,27 +55,27 @@ class _Payload:
         if kind == "bytes":
             return canonical_bytes(_decoded(held))
         if kind == "array":
-            return [self.value(schema["items"], one) for one in _exact(list, held)]
+            return [self.value(schema["items"], item) for item in _exact(list, held)]
         if kind == "map":
             return self._map(schema, held)
         if kind == "struct":
-            return {one["field"]: self.value(one, held.get(one["field"])) for one in schema["fields"]}
+            return {field["field"]: self.value(field, held.get(field["field"])) for field in schema["fields"]}
         return held
 
     def _default(self, schema: Mapping[str, Any]) -> Any:
-        found = schema.get("default")
-        if found is not None:
-            self._left -= len(str(found))
+        default = schema.get("default")
+        if default is not None:
+            self._left -= len(str(default))
             if self._left < 0:
                 raise ValueError("defaults without end")
-        return found
+        return default
 
     def _map(self, schema: Mapping[str, Any], held: Any) -> Any:
         """Returns a map: an object where its keys are texts, else pairs, as ``JsonConverter`` writes both."""
         if isinstance(held, Mapping):
-            return {key: self.value(schema["values"], one) for key, one in held.items()}
+            return {key: self.value(schema["values"], item) for key, item in held.items()}
         pairs = [_exact(list, pair) for pair in held]
-        return [[self.value(schema["keys"], key), self.value(schema["values"], one)] for key, one in pairs]
+        return [[self.value(schema["keys"], key), self.value(schema["values"], item)] for key, item in pairs]
 
 
 def _logical(name: str, schema: Mapping[str, Any], held: Any) -> Any:

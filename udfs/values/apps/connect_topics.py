@@ -66,14 +66,14 @@ def read_record(key: bytes | None, value: bytes | None) -> ConnectRecord:
 
     Returns one without a store for what no worker writes; error: what can't be read.
     """
-    found = ConnectRecord()
+    record = ConnectRecord()
     try:
-        found = _of_key(key)
-        if value is not None and found.store is not None:
-            _READERS[found.store, found.type](found, _payload(value))
+        record = _of_key(key)
+        if value is not None and record.store is not None:
+            _READERS[record.store, record.type](record, _payload(value))
     except PayloadError as error:
-        found.error = f"{'key' if found.store is None else 'value'}: {error}"
-    return found
+        record.error = f"{'key' if record.store is None else 'value'}: {error}"
+    return record
 
 
 def _of_key(key: bytes | None) -> ConnectRecord:
@@ -83,9 +83,9 @@ def _of_key(key: bytes | None) -> ConnectRecord:
         return _of_offset(_payload(key))
     named = text_of(key, 0, len(key)).strip('"')  # in quotes by the first releases
     for store, kind, pattern in _KEYS:
-        found = pattern.fullmatch(named)
-        if found is not None:
-            parts = found.groupdict()
+        match = pattern.fullmatch(named)
+        if match is not None:
+            parts = match.groupdict()
             task = parts.get("task")
             number = None if task is None else int(task)
             return ConnectRecord(store, kind, parts.get("connector"), number, parts.get("other"))
@@ -110,49 +110,49 @@ def _object(held: Any) -> dict[str, Any]:
 
 
 def _member(held: Mapping[str, Any], name: str, kind: type, is_needed: bool = True) -> Any:
-    found = held.get(name)
-    if found is None and not is_needed:
+    member = held.get(name)
+    if member is None and not is_needed:
         return None
-    if type(found) is not kind or (isinstance(found, int) and not -1 <= found <= _MOST_INT):
+    if type(member) is not kind or (isinstance(member, int) and not -1 <= member <= _MOST_INT):
         raise PayloadError("unexpected_value", f"{name} is no {'number' if kind is int else kind.__name__}")
-    return found
+    return member
 
 
-def _config(found: ConnectRecord, held: Any) -> None:
-    found.config = text(_member(_object(held), "properties", dict))
+def _config(record: ConnectRecord, held: Any) -> None:
+    record.config = text(_member(_object(held), "properties", dict))
 
 
 def _count(name: str) -> Callable[[ConnectRecord, Any], None]:
-    def read(found: ConnectRecord, held: Any) -> None:
-        found.count = _member(_object(held), name, int)
+    def read(record: ConnectRecord, held: Any) -> None:
+        record.count = _member(_object(held), name, int)
 
     return read
 
 
-def _target_state(found: ConnectRecord, held: Any) -> None:
+def _target_state(record: ConnectRecord, held: Any) -> None:
     """Reads ``state.v2``, which knows STOPPED, before ``state`` of earlier releases."""
-    found.state = _member(_object(held), "state.v2", str, False) or _member(held, "state", str)
+    record.state = _member(_object(held), "state.v2", str, False) or _member(held, "state", str)
 
 
-def _level(found: ConnectRecord, held: Any) -> None:
-    found.state = _member(_object(held), "level", str)
+def _level(record: ConnectRecord, held: Any) -> None:
+    record.state = _member(_object(held), "level", str)
 
 
-def _state(found: ConnectRecord, held: Any) -> None:
-    found.state = _member(_object(held), "state", str)
-    found.worker = _member(held, "worker_id", str)
-    found.generation = _member(held, "generation", int)
-    found.version = _member(held, "version", str, False)
-    found.trace = _member(held, "trace", str, False)
+def _state(record: ConnectRecord, held: Any) -> None:
+    record.state = _member(_object(held), "state", str)
+    record.worker = _member(held, "worker_id", str)
+    record.generation = _member(held, "generation", int)
+    record.version = _member(held, "version", str, False)
+    record.trace = _member(held, "trace", str, False)
 
 
-def _topic(found: ConnectRecord, held: Any) -> None:
+def _topic(record: ConnectRecord, held: Any) -> None:
     named = _member(_object(held), "topic", dict)
-    found.task = _member(named, "task", int)
+    record.task = _member(named, "task", int)
 
 
-def _source_offset(found: ConnectRecord, held: Any) -> None:
-    found.source_offset = text(_object(held))
+def _source_offset(record: ConnectRecord, held: Any) -> None:
+    record.source_offset = text(_object(held))
 
 
 def _nothing(_: ConnectRecord, __: Any) -> None:

@@ -24,10 +24,10 @@ class Cursor:
 
     def flag(self, *known: int) -> int:
         """Reads a byte that must be one of ``known``."""
-        at, found = self.at, self.number(1)
-        if found not in known:
-            raise PayloadError("unexpected_value", f"a byte of {found & 0xFF:#04x}", at)
-        return found
+        at, byte = self.at, self.number(1)
+        if byte not in known:
+            raise PayloadError("unexpected_value", f"a byte of {byte & 0xFF:#04x}", at)
+        return byte
 
     def take(self, size: int) -> bytes:
         if size < 0:
@@ -54,12 +54,12 @@ class Cursor:
 
     def varint(self) -> int:
         """Reads a zigzag varint of 32 bits at most (``ByteUtils.readVarint``)."""
-        found = 0
+        raw = 0
         for shift in range(0, 35, 7):
             byte = self.take(1)[0]
-            found |= (byte & 0x7F) << shift
+            raw |= (byte & 0x7F) << shift
             if byte < 0x80:
-                return found >> 1 ^ -(found & 1)
+                return raw >> 1 ^ -(raw & 1)
         raise PayloadError("varint_too_long", "a varint of more than 5 bytes", self.at)
 
     def ends(self) -> None:

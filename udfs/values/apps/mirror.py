@@ -65,9 +65,9 @@ SIDES: dict[tuple[str, str], tuple[Fields, tuple[tuple[str, pa.DataType], ...]]]
 def read_side(kind: str, side: str, data: bytes) -> dict[str, Any]:
     """Returns the fields of a key or a value. Raises a PayloadError."""
     cursor = Cursor(data)
-    found = SIDES[kind, side][0](cursor)
+    fields = SIDES[kind, side][0](cursor)
     cursor.ends()
-    return found
+    return fields
 
 
 def clusters(kind: str, topic: str) -> tuple[str | None, str | None]:
@@ -89,7 +89,7 @@ def source_topic(checkpoints: str, source: str, topic: str) -> str:
 
 def record(key: dict[str, Any] | None, value: dict[str, Any] | None) -> dict[str, Any]:
     """Returns the fields of both sides as one object, topic and partition as ``topicPartition``."""
-    found = {**(key or {}), **(value or {})}
-    if "partition" in found:
-        found["topicPartition"] = f"{found.pop('topic')}-{found.pop('partition')}"
-    return found
+    fields = {**(key or {}), **(value or {})}
+    if "partition" in fields:
+        fields["topicPartition"] = f"{fields.pop('topic')}-{fields.pop('partition')}"
+    return fields

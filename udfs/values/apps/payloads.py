@@ -37,8 +37,12 @@ def label_of(format_: TopicFormat, side: str) -> str:
     """
     if format_.kind in _CONNECT:
         return _CONNECT[format_.kind][side]
-    own = format_.key if side == _KEY else format_.value
-    if format_.kind in PLAIN_KINDS and format_.kind != "text" and (not own or own in REGISTERED):
+    serde_name = format_.key if side == _KEY else format_.value
+    if (
+        format_.kind in PLAIN_KINDS
+        and format_.kind != "text"
+        and (not serde_name or serde_name in REGISTERED)
+    ):
         return ""
     return format_.label
 
@@ -58,7 +62,7 @@ class SideReader:
 
     def column(self, values: Sequence[Any]) -> pa.Array:
         """Returns values that were read as a column."""
-        return pa.array([for_column(one, self.type) for one in values], self.type)
+        return pa.array([for_column(value, self.type) for value in values], self.type)
 
 
 def side_reader(format_: TopicFormat, side: str, registered: Read) -> SideReader:
@@ -74,8 +78,8 @@ def side_reader(format_: TopicFormat, side: str, registered: Read) -> SideReader
             pa.struct(list(mirror.SIDES[kind, side][1])),
             format_.is_declared,
         )
-    key, value = (serde(names[one], size, registered) for one in (_KEY, _VALUE))
-    of_key, of_value = (arrow_type(names[one]) for one in (_KEY, _VALUE))
+    key, value = (serde(names[side_name], size, registered) for side_name in (_KEY, _VALUE))
+    of_key, of_value = (arrow_type(names[side_name]) for side_name in (_KEY, _VALUE))
     layouts: dict[tuple[str, str], tuple[Callable[[bytes], Any], pa.DataType]] = {
         ("window-changelog", _KEY): (
             lambda data: streams.window_store_key(data, key, size),
@@ -107,21 +111,21 @@ def side_reader(format_: TopicFormat, side: str, registered: Read) -> SideReader
             streams.outer_join_values_type(of_value),
         ),
     }
-    for one in ("session-changelog", "session-windowed"):
-        layouts[one, _KEY] = (
+    for session_kind in ("session-changelog", "session-windowed"):
+        layouts[session_kind, _KEY] = (
             lambda data: streams.session_key(data, key),
             streams.window_type(of_key),
         )
-    for one in ("fk-registration", "fk-store-changelog"):
-        layouts[one, _VALUE] = (
+    for key_kind in ("fk-registration", "fk-store-changelog"):
+        layouts[key_kind, _VALUE] = (
             lambda data: streams.registration(data, value),
             streams.registration_type(of_value),
         )
     if (kind, side) in layouts:
         return SideReader(kind, *layouts[kind, side], format_.is_declared)
     name = names[side] or "bytes"
-    own, type_ = (key, of_key) if side == _KEY else (value, of_value)
-    return SideReader("text" if name in ("string", "uuid") else name, own, type_, format_.is_declared)
+    read, type_ = (key, of_key) if side == _KEY else (value, of_value)
+    return SideReader("text" if name in ("string", "uuid") else name, read, type_, format_.is_declared)
 
 
 def error_headers(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, str | None]:
@@ -138,11 +142,11 @@ def for_column(value: Any, type_: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_struct(type_):
-        return {one.name: for_column(value.get(one.name), one.type) for one in type_}
+        return {field.name: for_column(value.get(field.name), field.type) for field in type_}
     if pa.types.is_list(type_):
         if value and isinstance(value[0], list):  # headers
             return [{_KEY: name, _VALUE: held and base64.b64decode(held)} for name, held in value]
-        return [for_column(one, type_.value_type) for one in value]
+        return [for_column(item, type_.value_type) for item in value]
     if pa.types.is_binary(type_):
         return base64.b64decode(value["bytes"])
     if pa.types.is_string(type_) and not isinstance(value, str):

@@ -52,7 +52,7 @@ def recognise(topic: str, side: str, payloads: Sequence[Payload], is_framed: Fra
     if of_mirror is not None:
         return _of_mirror(of_mirror, side, data)
     kinds = _keys(topic) if side == _KEY else _values(topic, payloads)
-    fits = [found for kind in kinds if (found := _fits(kind, side, data, is_framed)) is not None]
+    fits = [format_ for kind in kinds if (format_ := _fits(kind, side, data, is_framed)) is not None]
     return fits[0] if fits else None
 
 
@@ -61,9 +61,9 @@ def mirror_kind(topic: str) -> str | None:
     return next((kind for kind, name in _MIRROR.items() if name.fullmatch(topic)), None)
 
 
-def has_sound_fields(found: Mapping[str, Any]) -> bool:
+def has_sound_fields(fields: Mapping[str, Any]) -> bool:
     """Returns whether a record of MirrorMaker has names, times, offsets and partitions that there may be."""
-    return all(_MIRROR_FIELDS[name](held) for name, held in found.items())
+    return all(_MIRROR_FIELDS[name](held) for name, held in fields.items())
 
 
 def is_of_streams(topic: str) -> bool:
@@ -79,15 +79,15 @@ def has_own_layout(topic: str, side: str) -> bool:
 def number(payloads: Iterable[bytes]) -> str:
     """Returns the serde of payloads that are all numbers: long, integer or double; "" where they are not."""
     held = set(payloads)
-    if {len(one) for one in held} == {4}:
-        whole = [int.from_bytes(one, "big", signed=True) for one in held]
-        return "integer" if all(abs(one) < _INTEGER for one in whole) else ""
-    if {len(one) for one in held} != {8} or all(_is_text(one) for one in held):
+    if {len(payload) for payload in held} == {4}:
+        whole = [int.from_bytes(payload, "big", signed=True) for payload in held]
+        return "integer" if all(abs(value) < _INTEGER for value in whole) else ""
+    if {len(payload) for payload in held} != {8} or all(_is_text(payload) for payload in held):
         return ""
-    whole = [int.from_bytes(one, "big", signed=True) for one in held]
-    if all(abs(one) < _LONG for one in whole):
+    whole = [int.from_bytes(payload, "big", signed=True) for payload in held]
+    if all(abs(value) < _LONG for value in whole):
         return "" if any(map(_may_be_a_pair, whole)) else "long"
-    return "double" if _are_doubles([_DOUBLE.unpack(one)[0] for one in held]) else ""
+    return "double" if _are_doubles([_DOUBLE.unpack(payload)[0] for payload in held]) else ""
 
 
 def _may_be_a_pair(whole: int) -> bool:
@@ -97,18 +97,18 @@ def _may_be_a_pair(whole: int) -> bool:
 
 def _are_doubles(held: list[float]) -> bool:
     """Returns whether numbers are no other bytes: of a usual size, and several of them or short to write."""
-    if not all(one == 0 or (isfinite(one) and _SMALL <= abs(one) <= _LARGE) for one in held):
+    if not all(value == 0 or (isfinite(value) and _SMALL <= abs(value) <= _LARGE) for value in held):
         return False
-    return len(held) >= _FEW or all(len(repr(one)) <= 10 for one in held)
+    return len(held) >= _FEW or all(len(repr(value)) <= 10 for value in held)
 
 
 def inner_serde(payloads: Iterable[bytes], is_framed: Framed) -> str | None:
     """Returns the serde of bytes inside of a layout; None where it is not certain."""
     held = set(payloads)
-    if any(held) and all(_is_text(one) for one in held):
+    if any(held) and all(_is_text(payload) for payload in held):
         return "string"
-    found = number(held)
-    return found or ("registry" if held and all(one and is_framed(one) for one in held) else None)
+    serde = number(held)
+    return serde or ("registry" if held and all(payload and is_framed(payload) for payload in held) else None)
 
 
 def _is_text(data: bytes) -> bool:
@@ -119,10 +119,10 @@ def _is_text(data: bytes) -> bool:
 
 def _of_mirror(kind: str, side: str, data: Sequence[bytes]) -> TopicFormat | None:
     try:
-        found = [mirror.read_side(kind, side, one) for one in data]
+        sides = [mirror.read_side(kind, side, payload) for payload in data]
     except PayloadError:
         return None
-    return TopicFormat(kind, is_declared=False) if all(map(has_sound_fields, found)) else None
+    return TopicFormat(kind, is_declared=False) if all(map(has_sound_fields, sides)) else None
 
 
 def _keys(topic: str) -> tuple[str, ...]:
@@ -161,8 +161,8 @@ def _fits(kind: str, side: str, data: Sequence[bytes], is_framed: Framed) -> Top
     values: list[bytes] = []
     look = _LOOKS[kind, side]
     try:
-        for one in data:
-            look(one, keys.append, values.append)
+        for payload in data:
+            look(payload, keys.append, values.append)
     except (PayloadError, _Misfit):
         return None
     if side == _KEY and not _has_usual_times(kind, data):
@@ -179,9 +179,11 @@ def _has_usual_times(kind: str, data: Sequence[bytes]) -> bool:
     Those of a fixed size begin with a second; not all sessions begin and end with one.
     """
     if kind == "time-windowed":
-        return all(_is_whole_second(one[-8:]) for one in data)
+        return all(_is_whole_second(payload[-8:]) for payload in data)
     if kind in ("session-windowed", "session-changelog"):
-        return not all(_is_whole_second(one[-8:]) and _is_whole_second(one[-16:-8]) for one in data)
+        return not all(
+            _is_whole_second(payload[-8:]) and _is_whole_second(payload[-16:-8]) for payload in data
+        )
     return True
 
 
@@ -194,14 +196,14 @@ def is_time(ms: int) -> bool:
     return _FIRST_MS <= ms <= _LAST_MS
 
 
-def _is_offset(found: int) -> bool:
-    return -1 <= found < _LONG
+def _is_offset(offset: int) -> bool:
+    return -1 <= offset < _LONG
 
 
 _MIRROR_FIELDS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("sourceClusterAlias", "targetClusterAlias", "consumerGroupId", "topic"), bool),
     **dict.fromkeys(("upstreamOffset", "downstreamOffset"), _is_offset),
-    "partition": lambda found: 0 <= found < _MOST_PARTITION,
+    "partition": lambda number: 0 <= number < _MOST_PARTITION,
     "timestamp": is_time,
     "metadata": lambda _: True,
 }
@@ -214,8 +216,8 @@ def _check(is_so: bool) -> None:
 
 
 def _window_store(data: bytes, key: Take, _: Take) -> None:
-    found = streams.window_store_key(data, key, None)
-    _check(is_time(found["start"]) and 0 <= found["sequence"] < _MOST_SEQUENCE and len(data) > 12)
+    window = streams.window_store_key(data, key, None)
+    _check(is_time(window["start"]) and 0 <= window["sequence"] < _MOST_SEQUENCE and len(data) > 12)
 
 
 def _time_window(data: bytes, key: Take, _: Take) -> None:
@@ -223,9 +225,9 @@ def _time_window(data: bytes, key: Take, _: Take) -> None:
 
 
 def _session(data: bytes, key: Take, _: Take) -> None:
-    found = streams.session_key(data, key)
-    _check(is_time(found["start"]) and is_time(found["end"]))
-    _check(found["start"] <= found["end"] and len(data) > 16)
+    session = streams.session_key(data, key)
+    _check(is_time(session["start"]) and is_time(session["end"]))
+    _check(session["start"] <= session["end"] and len(data) > 16)
 
 
 def _subscription_key(data: bytes, key: Take, value: Take) -> None:
@@ -241,8 +243,10 @@ def _outer_join_values(data: bytes, _: Take, value: Take) -> None:
 
 
 def _registration(data: bytes, _: Take, value: Take) -> None:
-    found = streams.registration(data, value)
-    _check(0 <= (found["primaryPartition"] or 0) < _MOST_PARTITION and found["hash"] != _NO_HASH)
+    registration = streams.registration(data, value)
+    _check(
+        0 <= (registration["primaryPartition"] or 0) < _MOST_PARTITION and registration["hash"] != _NO_HASH
+    )
 
 
 def _response(data: bytes, _: Take, value: Take) -> None:
@@ -254,8 +258,8 @@ def _changed(data: bytes, _: Take, value: Take) -> None:
 
 
 def _suppressed(data: bytes, _: Take, value: Take) -> None:
-    found = streams.suppressed(data, value)
-    _check(not found["bytesLeft"] and is_time(found["bufferTime"]))
+    change = streams.suppressed(data, value)
+    _check(not change["bytesLeft"] and is_time(change["bufferTime"]))
 
 
 _LOOKS: dict[tuple[str, str], Callable[[bytes, Take, Take], None]] = {

@@ -34,16 +34,16 @@ def serde(name: str, window_size_ms: int | None, registered: Read) -> Read:
 
     name: of SERDES, maybe with a window in front; "" reads bytes. registered: reads by the schema registry.
     """
-    window, _, own = name.rpartition(":")
+    window, _, inner = name.rpartition(":")
     if window:
-        return _windowed(window, serde(own, window_size_ms, registered), window_size_ms)
-    if own in _WHOLE:
-        return _whole(_WHOLE[own][0])
-    if own in _REAL:
-        return _real(struct.Struct(_REAL[own][0]))
-    if own in REGISTERED:
+        return _windowed(window, serde(inner, window_size_ms, registered), window_size_ms)
+    if inner in _WHOLE:
+        return _whole(_WHOLE[inner][0])
+    if inner in _REAL:
+        return _real(struct.Struct(_REAL[inner][0]))
+    if inner in REGISTERED:
         return registered
-    return {"string": _text, "uuid": _text, "json": parse_json}.get(own, canonical_bytes)
+    return {"string": _text, "uuid": _text, "json": parse_json}.get(inner, canonical_bytes)
 
 
 def arrow_type(name: str) -> pa.DataType:
@@ -84,9 +84,9 @@ def before(
 def _whole(size: int) -> Read:
     def read(data: bytes) -> int:
         cursor = Cursor(data)
-        found = cursor.number(size)
+        number = cursor.number(size)
         cursor.ends()
-        return found
+        return number
 
     return read
 
@@ -94,9 +94,9 @@ def _whole(size: int) -> Read:
 def _real(layout: struct.Struct) -> Read:
     def read(data: bytes) -> float | str:
         cursor = Cursor(data)
-        found: float = layout.unpack(cursor.take(layout.size))[0]
+        number: float = layout.unpack(cursor.take(layout.size))[0]
         cursor.ends()
-        return canonical_float(found)
+        return canonical_float(number)
 
     return read
 

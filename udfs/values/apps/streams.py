@@ -220,14 +220,14 @@ def outer_join_values(data: bytes, value: Read) -> list[dict[str, Any]]:
     count = cursor.number(4)
     if not 0 <= count <= cursor.left // 4:
         raise PayloadError("huge_count", f"{count} values, and {cursor.left} bytes left", cursor.at)
-    found = []
+    sides = []
     for _ in range(count):
-        one = Cursor(cursor.sized() or b"")
-        is_left = one.flag(0, 1)
-        held = value(one.rest())
-        found.append({"left": held if is_left else None, "right": None if is_left else held})
+        side = Cursor(cursor.sized() or b"")
+        is_left = side.flag(0, 1)
+        held = value(side.rest())
+        sides.append({"left": held if is_left else None, "right": None if is_left else held})
     cursor.ends()
-    return found
+    return sides
 
 
 def outer_join_values_type(value: pa.DataType) -> pa.DataType:

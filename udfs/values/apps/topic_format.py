@@ -96,7 +96,7 @@ class TopicFormats:
 
     @classmethod
     def joined(cls, parts: Iterable[TopicFormats]) -> TopicFormats:
-        return cls(tuple(one for part in parts for one in part.declared))
+        return cls(tuple(format_ for part in parts for format_ in part.declared))
 
     @classmethod
     def parsed(cls, held: object) -> TopicFormats:
@@ -121,20 +121,20 @@ def _format(topic: object, said: object) -> TopicFormat:
     named = {"kind": said} if isinstance(said, str) else said
     if not isinstance(named, Mapping):
         raise ValueError(f"{topic}: neither a kind nor a mapping")
-    known = {one.name for one in fields(TopicFormat)} - {"is_declared"}
+    known = {field.name for field in fields(TopicFormat)} - {"is_declared"}
     unknown = [str(name) for name in named if name not in known]
     if unknown:
         raise ValueError(f"{topic}: unknown {unknown[0]!r}; known are {', '.join(sorted(known))}")
     kind = named.get("kind", "plain")
     if kind not in KINDS:
         raise ValueError(f"{topic}: unknown kind {kind!r}; known are {', '.join(KINDS)}")
-    found = TopicFormat(str(kind), _serde(topic, named.get("key")), _serde(topic, named.get("value")))
+    format_ = TopicFormat(str(kind), _serde(topic, named.get("key")), _serde(topic, named.get("value")))
     size = named.get("window_size_ms")
     if size is not None and (not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= _MOST_MS):
         raise ValueError(f"{topic}: window_size_ms is {size!r}, and no number of milliseconds above 0")
     duplicates = named.get("retain_duplicates") or False
     return replace(
-        found,
+        format_,
         window_size_ms=size,
         writer=str(named.get("writer") or ""),
         retain_duplicates=bool(duplicates),
@@ -144,7 +144,7 @@ def _format(topic: object, said: object) -> TopicFormat:
 def _serde(topic: object, name: object) -> str:
     if name is None:
         return ""
-    window, _, own = str(name).rpartition(":")
-    if own not in SERDES or (window and window not in WINDOWED):
+    window, _, inner = str(name).rpartition(":")
+    if inner not in SERDES or (window and window not in WINDOWED):
         raise ValueError(f"{topic}: unknown serde {name!r}; known are {', '.join(SERDES)}")
     return str(name)

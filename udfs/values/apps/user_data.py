@@ -27,7 +27,7 @@ def subscription(data: bytes) -> dict[str, Any]:
     """Reads what a member tells the leader (``SubscriptionInfo``). Raises a PayloadError."""
     cursor = Cursor(data)
     version = _version(cursor)
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "class": "SubscriptionInfo",
         "version": version,
         "latestSupportedVersion": cursor.number(4) if version > 1 else -1,
@@ -35,23 +35,23 @@ def subscription(data: bytes) -> dict[str, Any]:
     }
     sums: dict[str, int] = {}
     if version < 7:
-        found |= {"prevTasks": _tasks(cursor, 1), "standbyTasks": _tasks(cursor, 1)}
+        fields |= {"prevTasks": _tasks(cursor, 1), "standbyTasks": _tasks(cursor, 1)}
     if version > 1:
-        found["userEndPoint"] = _text(cursor.sized() or b"") or None
+        fields["userEndPoint"] = _text(cursor.sized() or b"") or None
     if version >= 7:
         sums = _offset_sums(cursor, version)
-        found["prevTasks"] = sorted(task for task, offset in sums.items() if offset == _ACTIVE)
-        found["standbyTasks"] = sorted(task for task, offset in sums.items() if offset != _ACTIVE)
+        fields["prevTasks"] = sorted(task for task, offset in sums.items() if offset == _ACTIVE)
+        fields["standbyTasks"] = sorted(task for task, offset in sums.items() if offset != _ACTIVE)
     if version >= 8:
         cursor.number(1)  # makes the bytes of two subscriptions of a member differ
-    found["taskOffsetSums"] = sums
-    found["errorCode"] = cursor.number(4) if version >= 9 else 0
-    found["clientTags"] = None
+    fields["taskOffsetSums"] = sums
+    fields["errorCode"] = cursor.number(4) if version >= 9 else 0
+    fields["clientTags"] = None
     if version >= 11:
         tags = [(_text(cursor.sized() or b""), _text(cursor.sized() or b"")) for _ in _items(cursor, 8)]
-        found["clientTags"] = dict(tags)
+        fields["clientTags"] = dict(tags)
     cursor.ends()
-    return found
+    return fields
 
 
 def _offset_sums(cursor: Cursor, version: int) -> dict[str, int]:
@@ -77,7 +77,7 @@ def assignment(data: bytes) -> dict[str, Any]:
     active = _tasks(cursor, version)
     standby = {_task(cursor, version): _partitions(cursor) for _ in _items(cursor, 8)}
     of_hosts, standby_of_hosts = _hosts(cursor, version)
-    found = {
+    fields = {
         "class": "AssignmentInfo",
         "version": version,
         "commonlySupportedVersion": common,
@@ -89,7 +89,7 @@ def assignment(data: bytes) -> dict[str, Any]:
         "nextRebalanceMs": cursor.number(8) if version >= 7 else (1 << 63) - 1,
     }
     cursor.ends()
-    return found
+    return fields
 
 
 def _hosts(cursor: Cursor, version: int) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
@@ -107,14 +107,14 @@ def _hosts(cursor: Cursor, version: int) -> tuple[dict[str, list[str]], dict[str
 
 
 def _hosts_by_number(cursor: Cursor, topics: dict[int, str]) -> dict[str, list[str]]:
-    found = {}
+    hosts = {}
     for _ in _items(cursor, 10):
         host = _host(cursor)
         places = [(cursor.number(4), cursor.number(4)) for _ in _items(cursor, 8)]
         if not {topic for topic, _ in places} <= topics.keys():
             raise PayloadError("unexpected_value", "the number of no topic", cursor.at)
-        found[host] = sorted(f"{topics[topic]}-{partition}" for topic, partition in places)
-    return found
+        hosts[host] = sorted(f"{topics[topic]}-{partition}" for topic, partition in places)
+    return hosts
 
 
 def _host(cursor: Cursor) -> str:
@@ -158,15 +158,15 @@ def _text(data: bytes) -> str:
 def with_user_data(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns members of a group of Streams with their user data decoded; what it is not stays Base64."""
     readers = {"subscription": subscription, "assignment": assignment}
-    found = []
+    with_data = []
     for member in members:
         sides = {side: member[side] for side in readers if isinstance(member[side], dict)}
         read = {
             side: held | {"userData": _read(readers[side], held.get("userData"))}
             for side, held in sides.items()
         }
-        found.append(member | read)
-    return found
+        with_data.append(member | read)
+    return with_data
 
 
 def _read(read: Any, encoded: str | None) -> Any:
@@ -224,19 +224,19 @@ def tasks_of(kind: str | None, value: Mapping[str, Any]) -> list[StreamsTask]:
     """
     if kind == "StreamsGroupTopology":
         return [
-            StreamsTask(task=one["subtopologyId"], role="store", store=changelog["name"])
-            for one in value["subtopologies"]
-            for changelog in one["stateChangelogTopics"]
+            StreamsTask(task=subtopology["subtopologyId"], role="store", store=changelog["name"])
+            for subtopology in value["subtopologies"]
+            for changelog in subtopology["stateChangelogTopics"]
         ]
     if kind == "StreamsGroupCurrentMemberAssignment":
         names = {"active": "activeTasks", "standby": "standbyTasks", "warmup": "warmupTasks"}
-        found = [
-            StreamsTask(task=f"{one['subtopologyId']}_{partition}", role=role)
+        tasks = [
+            StreamsTask(task=f"{subtopology['subtopologyId']}_{partition}", role=role)
             for role, name in names.items()
-            for one in value[name]
-            for partition in one["partitions"]
+            for subtopology in value[name]
+            for partition in subtopology["partitions"]
         ]
-        return found or [StreamsTask()]
+        return tasks or [StreamsTask()]
     if kind != "GroupMetadata" or value.get("protocol") != PROTOCOL:
         return []
     return [task for member in value["members"] for task in _tasks_of_member(member)]
@@ -248,9 +248,9 @@ def _tasks_of_member(member: Mapping[str, Any]) -> Iterator[StreamsTask]:
         member[side] if isinstance(member[side], dict) else {} for side in ("subscription", "assignment")
     )
     about, tasks = (
-        one.get("userData") if isinstance(one.get("userData"), dict) else {} for one in (said, given)
+        holder.get("userData") if isinstance(holder.get("userData"), dict) else {} for holder in (said, given)
     )
-    own = StreamsTask(
+    task_of_member = StreamsTask(
         member["memberId"],
         member["clientId"],
         member["clientHost"],
@@ -259,20 +259,20 @@ def _tasks_of_member(member: Mapping[str, Any]) -> Iterator[StreamsTask]:
         about.get("version"),
     )
     places = [
-        f"{one['topic']}-{partition}"
-        for one in given.get("assignedPartitions", ())
-        for partition in one["partitions"]
+        f"{assigned['topic']}-{partition}"
+        for assigned in given.get("assignedPartitions", ())
+        for partition in assigned["partitions"]
     ]
     of_task: dict[str, list[str]] = {task: [] for task in tasks.get("activeTasks", ())}
     if len(places) == len(tasks.get("activeTasks", ())):
         for task, place in zip(tasks["activeTasks"], sorted(places, key=_by_partition), strict=True):
             of_task[task].append(place)
     for task, read in of_task.items():
-        yield replace(own, task=task, role="active", partitions=",".join(sorted(read)) or None)
+        yield replace(task_of_member, task=task, role="active", partitions=",".join(sorted(read)) or None)
     for task in tasks.get("standbyTasks", ()):
-        yield replace(own, task=task, role="standby")
+        yield replace(task_of_member, task=task, role="standby")
     if not of_task and not tasks.get("standbyTasks"):
-        yield own
+        yield task_of_member
 
 
 def _by_partition(place: str) -> tuple[str, int]:

@@ -42,20 +42,22 @@ def _renamed(type_: AvroType, latest: AvroType, arrow: pa.DataType) -> pa.DataTy
     if type_.kind != latest.kind:
         return arrow
     if type_.kind == "record" and pa.types.is_struct(arrow):
-        own = {one.name for one in type_.fields}
-        by_name = {one.name: one for one in latest.fields}
+        names_before = {field.name for field in type_.fields}
+        by_name = {field.name: field for field in latest.fields}
         by_alias = {
-            alias: one
-            for one in latest.fields
-            if one.name not in own
-            for alias in one.aliases
-            if alias in own
+            alias: field
+            for field in latest.fields
+            if field.name not in names_before
+            for alias in field.aliases
+            if alias in names_before
         }
         names, types = [], []
-        for one, field in zip(type_.fields, arrow, strict=True):
-            later = by_name.get(one.name) or by_alias.get(one.name)
-            names.append(one.name if later is None else later.name)
-            types.append(field.type if later is None else _renamed(one.type, later.type, field.type))
+        for field, arrow_field in zip(type_.fields, arrow, strict=True):
+            later = by_name.get(field.name) or by_alias.get(field.name)
+            names.append(field.name if later is None else later.name)
+            types.append(
+                arrow_field.type if later is None else _renamed(field.type, later.type, arrow_field.type)
+            )
         return pa.struct(fields_of(names, types))
     if type_.items is not None and latest.items is not None:
         if pa.types.is_list(arrow):
@@ -89,4 +91,4 @@ def _relabelled(value: Any, arrow: pa.DataType, target: pa.DataType) -> Any:
         return {new.name: _relabelled(value[old.name], old.type, new.type) for old, new in pairs}
     if pa.types.is_list(arrow):
         return [_relabelled(item, arrow.value_type, target.value_type) for item in value]
-    return [(name, _relabelled(one, arrow.item_type, target.item_type)) for name, one in value]
+    return [(name, _relabelled(item, arrow.item_type, target.item_type)) for name, item in value]

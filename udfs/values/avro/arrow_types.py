@@ -61,9 +61,9 @@ def arrow_type(type_: AvroType, above: tuple[AvroType, ...] = ()) -> pa.DataType
         return arrow_type(type_.nullable, inside)
     if type_.kind == "union":
         held = [branch for branch in type_.branches if branch.kind != "null"]
-        names = [branch_field(one) for one in held]
-        types = [arrow_type(one, inside) for one in held]
-        return pa.struct(fields_of(names, types, [one.branch_name for one in held]))
+        names = [branch_field(branch) for branch in held]
+        types = [arrow_type(branch, inside) for branch in held]
+        return pa.struct(fields_of(names, types, [branch.branch_name for branch in held]))
     if type_.kind == "record":
         names = [field.name for field in type_.fields]
         return pa.struct(fields_of(names, [arrow_type(field.type, inside) for field in type_.fields]))
@@ -108,14 +108,14 @@ def plain_value(type_: AvroType, value: Any, above: tuple[AvroType, ...] = ()) -
     if type_.nullable is not None:
         return plain_value(type_.nullable, value, inside)
     if type_.kind == "union":
-        held = [one for one in type_.branches if one.kind != "null"]
-        names = safe_names([branch_field(one) for one in held])
+        held = [member for member in type_.branches if member.kind != "null"]
+        names = safe_names([branch_field(member) for member in held])
         if len(held) == 1:
             return {names[0]: plain_value(held[0], value, inside)}
         ((branch, inner),) = value.items()
         return {
-            n: plain_value(one, inner, inside) if one.branch_name == branch else None
-            for n, one in zip(names, held, strict=True)
+            n: plain_value(member, inner, inside) if member.branch_name == branch else None
+            for n, member in zip(names, held, strict=True)
         }
     if type_.kind == "record":
         names = safe_names([field.name for field in type_.fields])

@@ -87,7 +87,7 @@ class AvroColumns:
     def _compile(self, type_: AvroType, depth: int) -> _Node:
         self._depth = max(self._depth, depth)
         if type_.kind == "record":
-            return _Node(type_, -1, -1, [self._compile(one.type, depth) for one in type_.fields])
+            return _Node(type_, -1, -1, [self._compile(field.type, depth) for field in type_.fields])
         if type_.kind == "union":
             return self._compile_union(type_, depth)
         if type_.items is not None:
@@ -109,9 +109,9 @@ class AvroColumns:
         else:
             node = _Node(type_, k.UNION, self._column(k.UNION))
             self._code.append((k.UNION, node.column, len(type_.branches), 0))
-            for at, one in enumerate(type_.branches):
+            for at, branch in enumerate(type_.branches):
                 self._code.append((k.BRANCH, 0, at, 0))
-                node.parts.append(self._compile(one, depth + 1))
+                node.parts.append(self._compile(branch, depth + 1))
         self._code.append((k.UNION_END, 0, 0, 0))
         return node
 
@@ -158,14 +158,14 @@ class AvroColumns:
 
     def _decode_exactly(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
         failed = np.zeros(len(payloads), np.bool_)
-        found = []
+        decoded = []
         for row, payload in enumerate(payloads.to_pylist()):
             try:
                 value = None if payload is None else self._read(payload, int(starts[row]))
             except PayloadError:
                 failed[row], value = True, None
-            found.append(value)
-        return pa.array(found, self.arrow_type), failed
+            decoded.append(value)
+        return pa.array(decoded, self.arrow_type), failed
 
     def plain(self, value: object) -> Any:
         """Converts canonical JSON to the Python value that ``pa.array`` takes for ``arrow_type``."""
@@ -337,7 +337,7 @@ def _decimals(type_: AvroType, values: pa.Array) -> pa.Array:
     halves, valid = np.empty((n, 2), np.uint64), np.empty(n, np.bool_)
     k.decimals_of_each(raw, offsets, halves, valid)
     target = pa.decimal128(type_.precision, type_.scale)
-    found = pa.Array.from_buffers(target, n, [None, pa.py_buffer(halves)])
+    decimals = pa.Array.from_buffers(target, n, [None, pa.py_buffer(halves)])
     bound = 10**type_.precision  # 128 bits hold more than 38 digits
     high, low = divmod(bound, 1 << 64)
     signed = halves[:, 1].view(np.int64)
@@ -345,4 +345,4 @@ def _decimals(type_: AvroType, values: pa.Array) -> pa.Array:
     high, low = divmod(-bound, 1 << 64)
     above = (signed > high) | ((signed == high) & (halves[:, 0] > low))
     valid &= below & above
-    return masked(found, valid)
+    return masked(decimals, valid)

@@ -61,20 +61,20 @@ def _form_of(type_: AvroType, named: set[str]) -> str:
 
 def fingerprint(type_: AvroType) -> int:
     """Returns the CRC-64-AVRO of a schema's parsing canonical form, as an unsigned number."""
-    found, table = _EMPTY, _table()
+    hash_, table = _EMPTY, _table()
     for byte in canonical_form(type_).encode("utf-8", "surrogatepass"):
-        found = (found >> 8) ^ table[(found ^ byte) & 0xFF]
-    return found
+        hash_ = (hash_ >> 8) ^ table[(hash_ ^ byte) & 0xFF]
+    return hash_
 
 
 @cache
 def _table() -> list[int]:
-    found = []
+    table = []
     for value in range(256):
         for _ in range(8):
             value = (value >> 1) ^ (_EMPTY & -(value & 1))
-        found.append(value)
-    return found
+        table.append(value)
+    return table
 
 
 def read_container(data: bytes) -> list[Any]:
@@ -83,7 +83,7 @@ def read_container(data: bytes) -> list[Any]:
     Raises a PayloadError for a container without a schema, with an unknown codec, or that is cut or damaged.
     """
     metadata, at = _METADATA(data, len(MAGIC), 0)
-    declared = {name: _bytes_of(one) for name, one in metadata.items()}
+    declared = {name: _bytes_of(entry) for name, entry in metadata.items()}
     try:
         text, codec = declared["avro.schema"].decode(), declared.get("avro.codec", b"null").decode()
     except (KeyError, UnicodeDecodeError):
@@ -99,8 +99,8 @@ def read_container(data: bytes) -> list[Any]:
         size, at = avro.long(data, at)
         block, at = _part(data, at, size)
         values += _values(reader, _expanded(codec, block), count, avro.least_bytes(type_))
-        found, at = _part(data, at, _SYNC)
-        if found != sync:
+        marker, at = _part(data, at, _SYNC)
+        if marker != sync:
             raise PayloadError("truncated", "a block without its sync marker", at - _SYNC)
     return values
 
@@ -142,8 +142,8 @@ def _expanded(codec: str, block: bytes) -> bytes:
 
 def _deflate(block: bytes) -> bytes:
     stream = zlib.decompressobj(-15)
-    found = stream.decompress(block, _MOST_EXPANDED)
-    return _checked(found, stream.eof)
+    expanded = stream.decompress(block, _MOST_EXPANDED)
+    return _checked(expanded, stream.eof)
 
 
 def _bzip2(block: bytes) -> bytes:
@@ -158,8 +158,8 @@ def _xz(block: bytes) -> bytes:
 
 def _zstandard(block: bytes) -> bytes:
     with zstandard.ZstdDecompressor().stream_reader(block) as stream:
-        found = stream.read(_MOST_EXPANDED)
-        return _checked(found, not stream.read(1))
+        expanded = stream.read(_MOST_EXPANDED)
+        return _checked(expanded, not stream.read(1))
 
 
 def _snappy(block: bytes) -> bytes:
@@ -170,16 +170,16 @@ def _snappy(block: bytes) -> bytes:
 
     scratch = codecs.Scratch()
     made = codecs.expand(layout.CODEC_SNAPPY, 2, np.frombuffer(block[:-4], np.uint8), scratch, _MOST_EXPANDED)
-    found = b"" if made < 0 else scratch.data[:made].tobytes()
-    if made < 0 or zlib.crc32(found) != int.from_bytes(block[-4:], "big"):
+    expanded = b"" if made < 0 else scratch.data[:made].tobytes()
+    if made < 0 or zlib.crc32(expanded) != int.from_bytes(block[-4:], "big"):
         raise ValueError("no snappy, or another checksum")
-    return bytes(found)
+    return bytes(expanded)
 
 
-def _checked(found: bytes, is_whole: bool) -> bytes:
+def _checked(expanded: bytes, is_whole: bool) -> bytes:
     if not is_whole:
         raise ValueError(f"cut, or more than {_MOST_EXPANDED} bytes")
-    return found
+    return expanded
 
 
 _METADATA = avro.reader_of(AvroType("map", items=AvroType("bytes")))

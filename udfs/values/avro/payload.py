@@ -228,7 +228,7 @@ def _union(type_: AvroType, made: _Making) -> Reader:
 
 
 def _record(type_: AvroType, made: _Making) -> Reader:
-    readers = [(one.name, _reader(one.type, made)) for one in type_.fields]
+    readers = [(field.name, _reader(field.type, made)) for field in type_.fields]
 
     def of(data: bytes, at: int, depth: int) -> tuple[dict[str, Any], int]:
         check_depth(depth, at)
@@ -320,7 +320,7 @@ def least_bytes(type_: AvroType, above: tuple[int, ...] = ()) -> int:
         return type_.size
     if type_.kind != "record" or id(type_) in above:
         return 0 if id(type_) in above else 1
-    return sum(least_bytes(one.type, (*above, id(type_))) for one in type_.fields)
+    return sum(least_bytes(field.type, (*above, id(type_))) for field in type_.fields)
 
 
 _READERS: dict[str, Callable[[AvroType, _Making], Reader]] = {

@@ -85,7 +85,7 @@ def _meets(type_: AvroType, above: set[int]) -> bool:
     if id(type_) in above:
         return True
     inner = [*type_.branches, *([type_.items] if type_.items else []), *(f.type for f in type_.fields)]
-    return any(_meets(one, above | {id(type_)}) for one in inner)
+    return any(_meets(part, above | {id(type_)}) for part in inner)
 
 
 def parse(text: str, references: Iterable[str] = ()) -> AvroType:
@@ -98,9 +98,9 @@ def parse(text: str, references: Iterable[str] = ()) -> AvroType:
     try:
         for reference in references:
             _type(_loaded(reference), "", names)
-        found = _type(_loaded(text), "", names)
-        check_size(found, MOST_TYPES)
-        return found
+        schema = _type(_loaded(text), "", names)
+        check_size(schema, MOST_TYPES)
+        return schema
     except PayloadError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
@@ -112,15 +112,19 @@ def check_size(type_: AvroType, most: int) -> None:
     """Raises a PayloadError (unreadable_schema) for a schema of more types; one used twice counts twice."""
     left = most
 
-    def count(one: AvroType, above: tuple[AvroType, ...]) -> None:
+    def count(part: AvroType, above: tuple[AvroType, ...]) -> None:
         nonlocal left
         left -= 1
         if left < 0:
             raise PayloadError("unreadable_schema", f"a schema of more than {most} types, one in another")
-        if one not in above:
-            parts = [*one.branches, *([one.items] if one.items else []), *(f.type for f in one.fields)]
-            for part in parts:
-                count(part, (*above, one))
+        if part not in above:
+            parts = [
+                *part.branches,
+                *([part.items] if part.items else []),
+                *(f.type for f in part.fields),
+            ]
+            for inner in parts:
+                count(inner, (*above, part))
 
     count(type_, ())
 
@@ -147,9 +151,9 @@ def _type(declared: Any, space: str, names: dict[str, AvroType]) -> AvroType:
     kind = declared["type"]
     if isinstance(kind, dict | list) or kind not in (*PRIMITIVES, *_COMPLEX):
         return _type(kind, space, names)  # {"type": {"type": "string"}}
-    found = AvroType(kind) if kind in PRIMITIVES else _COMPLEX[kind](declared, space, names)
-    _set_logical(found, declared)
-    return found
+    type_ = AvroType(kind) if kind in PRIMITIVES else _COMPLEX[kind](declared, space, names)
+    _set_logical(type_, declared)
+    return type_
 
 
 def _union(declared: list[Any], space: str, names: dict[str, AvroType]) -> AvroType:
@@ -157,7 +161,7 @@ def _union(declared: list[Any], space: str, names: dict[str, AvroType]) -> AvroT
 
     Nothing would tell the two apart (``Schema.UnionSchema``).
     """
-    branches = [_type(one, space, names) for one in declared]
+    branches = [_type(branch, space, names) for branch in declared]
     counted = Counter(branch.branch_name for branch in branches)
     twice = [name for name, count in counted.items() if count > 1]
     if twice:
@@ -168,16 +172,16 @@ def _union(declared: list[Any], space: str, names: dict[str, AvroType]) -> AvroT
 def _named(
     kind: str, declared: dict[str, Any], space: str, names: dict[str, AvroType]
 ) -> tuple[AvroType, str]:
-    name, own = str(declared["name"]), declared.get("namespace")
+    name, namespace = str(declared["name"]), declared.get("namespace")
     if "." in name:
         space = name.rpartition(".")[0]
     else:
-        space = space if own is None else str(own)
+        space = space if namespace is None else str(namespace)
         name = f"{space}.{name}" if space else name
-    found = AvroType(kind, name=name, doc=declared.get("doc"))
-    found.aliases = tuple(_full(one, space) for one in declared.get("aliases") or ())
-    names[name] = found
-    return found, space
+    type_ = AvroType(kind, name=name, doc=declared.get("doc"))
+    type_.aliases = tuple(_full(alias, space) for alias in declared.get("aliases") or ())
+    names[name] = type_
+    return type_, space
 
 
 def _full(name: str, space: str) -> str:
@@ -185,32 +189,32 @@ def _full(name: str, space: str) -> str:
 
 
 def _record(declared: dict[str, Any], space: str, names: dict[str, AvroType]) -> AvroType:
-    found, space = _named("record", declared, space, names)
-    for one in declared["fields"]:
-        found.fields.append(
+    record, space = _named("record", declared, space, names)
+    for member in declared["fields"]:
+        record.fields.append(
             AvroField(
-                str(one["name"]),
-                _type(one["type"], space, names),
-                tuple(map(str, one.get("aliases") or ())),
-                "default" in one,
-                one.get("default"),
+                str(member["name"]),
+                _type(member["type"], space, names),
+                tuple(map(str, member.get("aliases") or ())),
+                "default" in member,
+                member.get("default"),
             )
         )
-    return found
+    return record
 
 
 def _enum(declared: dict[str, Any], space: str, names: dict[str, AvroType]) -> AvroType:
-    found, _ = _named("enum", declared, space, names)
-    found.symbols = tuple(map(str, declared["symbols"]))
-    return found
+    enum, _ = _named("enum", declared, space, names)
+    enum.symbols = tuple(map(str, declared["symbols"]))
+    return enum
 
 
 def _fixed(declared: dict[str, Any], space: str, names: dict[str, AvroType]) -> AvroType:
-    found, _ = _named("fixed", declared, space, names)
-    found.size = int(declared["size"])
-    if found.size < 0:
-        raise ValueError(f"a fixed of {found.size} bytes")
-    return found
+    fixed, _ = _named("fixed", declared, space, names)
+    fixed.size = int(declared["size"])
+    if fixed.size < 0:
+        raise ValueError(f"a fixed of {fixed.size} bytes")
+    return fixed
 
 
 def _array(declared: dict[str, Any], space: str, names: dict[str, AvroType]) -> AvroType:

@@ -115,16 +115,18 @@ def as_of(source: Mapping[str, Any], release: str) -> dict[str, Any] | None:
     """Returns a definition of a file, or a part of one, as a release has it; None if it has none."""
     if _after(source.get("since", RELEASES[0]), release):
         return None
-    found = {name: part for name, part in source.items() if name not in ("since", "releases")}
+    definition = {name: part for name, part in source.items() if name not in ("since", "releases")}
     for since, versions in source.get("releases", {}).items():
         if not _after(since, release):
-            found["validVersions"] = versions
+            definition["validVersions"] = versions
     for name in ("fields", "commonStructs"):
-        if name in found:
-            found[name] = [part for one in found[name] if (part := as_of(one, release)) is not None]
-    if not found.get("commonStructs", True):
-        del found["commonStructs"]
-    return found
+        if name in definition:
+            definition[name] = [
+                part for entry in definition[name] if (part := as_of(entry, release)) is not None
+            ]
+    if not definition.get("commonStructs", True):
+        del definition["commonStructs"]
+    return definition
 
 
 def _after(release: str, other: str) -> bool:
@@ -139,11 +141,11 @@ def definitions_of(loader: str) -> str:
 def definitions(name: str) -> list[dict[str, Any]]:
     """Returns the definitions of a file in ``messages``, named without ``.json``, of all releases."""
     folder = resources.files("kafka_log_lake.udfs.values.internal").joinpath("messages")
-    found: list[dict[str, Any]] = json.loads(folder.joinpath(f"{name}.json").read_text(encoding="utf-8"))
-    return found
+    sources: list[dict[str, Any]] = json.loads(folder.joinpath(f"{name}.json").read_text(encoding="utf-8"))
+    return sources
 
 
 def messages(name: str, release: str = NEWEST) -> tuple[MessageDefinition, ...]:
     """Returns the message definitions of a file in ``messages``, named without ``.json``, as of a release."""
-    found = (as_of(source, release) for source in definitions(name))
-    return tuple(_message(source) for source in found if source is not None)
+    known = (as_of(source, release) for source in definitions(name))
+    return tuple(_message(source) for source in known if source is not None)

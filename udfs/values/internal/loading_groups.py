@@ -84,7 +84,7 @@ class GroupReplay:
                 is_simple = not value["protocolType"] and not value["members"]
                 self.groups[group_id] = _Group(_CLASSIC, is_simple)
         else:
-            protocol = next((one for one in _PROTOCOLS if name.startswith(one)), None)
+            protocol = next((prefix for prefix in _PROTOCOLS if name.startswith(prefix)), None)
             if protocol is not None:
                 self._modern(group_id, _PROTOCOLS[protocol], name.removeprefix(protocol), key, value)
 
@@ -146,10 +146,10 @@ class GroupReplay:
         member = group.members.setdefault(member_id, _Member())
         lists = (value.get("assignedPartitions"), value.get("partitionsPendingRevocation"))
         owned = frozenset(
-            (one["topicId"], number)
+            (topic["topicId"], number)
             for listed in (lists if group.kind == _CONSUMER else ())
-            for one in listed or ()
-            for number in one["partitions"]
+            for topic in listed or ()
+            for number in topic["partitions"]
         )
         self._own(group, member, owned, value["memberEpoch"])
 

@@ -42,24 +42,24 @@ class SharePartition(NamedTuple):
 
 def combined(batches: Iterable[Batch], start: int) -> tuple[Batch, ...]:
     """Returns batches that do not overlap, by offset. start: the first offset that is kept, -1 for all."""
-    kept = [one._replace(first=max(one.first, start)) for one in batches if one.last >= start]
-    edges = sorted({edge for one in kept for edge in (one.first, one.last + 1)})
+    kept = [batch._replace(first=max(batch.first, start)) for batch in batches if batch.last >= start]
+    edges = sorted({edge for batch in kept for edge in (batch.first, batch.last + 1)})
     begins: dict[int, list[Batch]] = {}
-    for one in kept:
-        begins.setdefault(one.first, []).append(one)
-    found: list[Batch] = []
+    for batch in kept:
+        begins.setdefault(batch.first, []).append(batch)
+    joined: list[Batch] = []
     open_: list[Batch] = []
     for at, end in pairwise(edges):
-        open_ = [one for one in open_ if one.last >= at] + begins.get(at, [])
+        open_ = [batch for batch in open_ if batch.last >= at] + begins.get(at, [])
         if not open_:
             continue
-        best = max(open_, key=lambda one: (one.deliveries, one.state))
-        last = found[-1] if found else None
+        best = max(open_, key=lambda batch: (batch.deliveries, batch.state))
+        last = joined[-1] if joined else None
         if last and (last.last + 1, last.state, last.deliveries) == (at, best.state, best.deliveries):
-            found[-1] = last._replace(last=end - 1)
+            joined[-1] = last._replace(last=end - 1)
         else:
-            found.append(Batch(at, end - 1, best.state, best.deliveries))
-    return tuple(found)
+            joined.append(Batch(at, end - 1, best.state, best.deliveries))
+    return tuple(joined)
 
 
 def replayed(values: Sequence[Fields]) -> SharePartition | None:
@@ -67,8 +67,8 @@ def replayed(values: Sequence[Fields]) -> SharePartition | None:
     state: SharePartition | None = None
     for value in values:
         batches = [
-            Batch(one["firstOffset"], one["lastOffset"], one["deliveryState"], one["deliveryCount"])
-            for one in value["stateBatches"]
+            Batch(batch["firstOffset"], batch["lastOffset"], batch["deliveryState"], batch["deliveryCount"])
+            for batch in value["stateBatches"]
         ]
         complete = value.get("deliveryCompleteCount", -1)
         if "stateEpoch" in value:
@@ -90,13 +90,13 @@ def share_partition(text: str | None) -> tuple[Any, ...] | None:
     """
     if text is None:
         return None
-    found = sorted(json.loads(text), key=lambda one: one["offset"])
-    state = replayed([one["value"] for one in found])
+    records = sorted(json.loads(text), key=lambda record: record["offset"])
+    state = replayed([record["value"] for record in records])
     if state is None:
         return None
     counts = dict.fromkeys(STATES, 0)
-    for one in state.batches:
-        counts[one.state] = counts.get(one.state, 0) + one.last - one.first + 1
+    for batch in state.batches:
+        counts[batch.state] = counts.get(batch.state, 0) + batch.last - batch.first + 1
     listed = [
         {
             "firstOffset": b.first,
@@ -106,6 +106,6 @@ def share_partition(text: str | None) -> tuple[Any, ...] | None:
         }
         for b in state.batches
     ]
-    numbers = (counts[one] for one in STATES)
+    numbers = (counts[state_name] for state_name in STATES)
     text = json.dumps(listed, separators=(",", ":"))
     return (state.start, state.state_epoch, state.leader_epoch, state.complete, *numbers, text)

@@ -45,7 +45,9 @@ def texts(payloads: pa.BinaryArray, is_framed: bool) -> pa.StringArray:
         is_taken &= ~pc.starts_with(made, f'{{"{name}":').to_numpy(zero_copy_only=False)
     if is_taken.all():
         return made
-    others = pa.array((_text(one, is_framed) for one in payloads.filter(~is_taken).to_pylist()), pa.string())
+    others = pa.array(
+        (_text(payload, is_framed) for payload in payloads.filter(~is_taken).to_pylist()), pa.string()
+    )
     return pc.replace_with_mask(made, pa.array(~is_taken), others)
 
 
@@ -80,16 +82,16 @@ def structs(payloads: pa.BinaryArray, type_: pa.StructType) -> tuple[pa.Array, n
     """
     fields = pa.schema(list(type_)[:-1])
     is_taken = np.zeros(len(payloads), np.bool_)
-    found: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     if not ENVELOPE.issubset(fields.names):
         for step in (len(payloads), _CHUNK):
-            for at in range(0, len(payloads) if not found else 0, max(step, 1)):
+            for at in range(0, len(payloads) if not batches else 0, max(step, 1)):
                 some = payloads.slice(at, step)
                 made = _read(some, fields)
                 if made is not None:
-                    found.append(made)
+                    batches.append(made)
                     is_taken[at : at + len(some)] = True
-    columns = pa.Table.from_batches(found, fields).combine_chunks()
+    columns = pa.Table.from_batches(batches, fields).combine_chunks()
     rest = pa.nulls(len(columns), pa.string())
     arrays = [*(column.combine_chunks() for column in columns.columns), rest]
     return pa.StructArray.from_arrays(arrays, fields=list(type_)), np.flatnonzero(is_taken)

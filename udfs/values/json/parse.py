@@ -35,9 +35,9 @@ def parse_json(payload: bytes) -> Any:
 def _depth(value: object) -> int:
     """Returns how many levels of arrays and objects a value has; 0 for a scalar."""
     depth, inside = 0, [value]
-    while inside := [one for one in inside if isinstance(one, list | dict)]:
+    while inside := [item for item in inside if isinstance(item, list | dict)]:
         depth += 1
-        inside = [one for held in inside for one in (held.values() if isinstance(held, dict) else held)]
+        inside = [item for held in inside for item in (held.values() if isinstance(held, dict) else held)]
     return depth
 
 

@@ -28,19 +28,19 @@ def inferred(values: Sequence[object]) -> pa.DataType | None:
     """
     if not values or not all(isinstance(value, dict) for value in values):
         return None
-    found = _type(values, 0, [0])
-    if not pa.types.is_struct(found):
+    type_ = _type(values, 0, [0])
+    if not pa.types.is_struct(type_):
         return None
-    names = {one.name.casefold() for one in found}
+    names = {field.name.casefold() for field in type_}
     rest = REST
     while rest in names:
         rest += "_"
-    return pa.struct([*found, pa.field(rest, pa.string())])
+    return pa.struct([*type_, pa.field(rest, pa.string())])
 
 
 def _type(values: Iterable[Any], level: int, count: list[int]) -> pa.DataType:
     held = [value for value in values if value is not None]
-    kinds = {type(one) for one in held}
+    kinds = {type(value) for value in held}
     if not kinds:
         return pa.string()
     if kinds == {bool}:
@@ -50,7 +50,7 @@ def _type(values: Iterable[Any], level: int, count: list[int]) -> pa.DataType:
     if kinds <= {int, float}:
         return pa.float64()
     if kinds == {list} and level < _MOST_LEVELS:
-        return pa.list_(_type((item for one in held for item in one), level + 1, count))
+        return pa.list_(_type((item for list_ in held for item in list_), level + 1, count))
     if kinds == {dict} and level < _MOST_LEVELS:
         return _struct(held, level, count)
     return pa.string()
@@ -59,8 +59,8 @@ def _type(values: Iterable[Any], level: int, count: list[int]) -> pa.DataType:
 def _struct(held: Sequence[dict[str, Any]], level: int, count: list[int]) -> pa.DataType:
     members: dict[str, list[Any]] = {}
     folded: dict[str, str] = {}
-    for one in held:
-        for name, value in one.items():
+    for object_ in held:
+        for name, value in object_.items():
             if folded.setdefault(name.casefold(), name) == name:  # another spelling goes to the rest
                 members.setdefault(name, []).append(value)
     count[0] += len(members)
@@ -90,11 +90,11 @@ def _fitted(value: object, type_: pa.DataType) -> tuple[Any, Any]:
         if not isinstance(value, dict):
             return None, value
         held, rest = {}, {}
-        for name, one in value.items():
+        for name, member in value.items():
             index = type_.get_field_index(name)
-            if one is None and index >= 0:
+            if member is None and index >= 0:
                 continue
-            held_one, left = (None, one) if index < 0 else _fitted(one, type_[index].type)
+            held_one, left = (None, member) if index < 0 else _fitted(member, type_[index].type)
             if held_one is not None:
                 held[name] = held_one
             if left is not None or index < 0:
@@ -103,9 +103,11 @@ def _fitted(value: object, type_: pa.DataType) -> tuple[Any, Any]:
     if pa.types.is_list(type_):
         if not isinstance(value, list):
             return None, value
-        items = [(None, None) if one is None else _fitted(one, type_.value_type) for one in value]
+        items = [(None, None) if item is None else _fitted(item, type_.value_type) for item in value]
         return (
-            (None, value) if any(left is not None for _, left in items) else ([one for one, _ in items], None)
+            (None, value)
+            if any(left is not None for _, left in items)
+            else ([item for item, _ in items], None)
         )
     return _fitted_leaf(value, type_)
 

@@ -45,11 +45,13 @@ class JsonTextDecoder:
         sizes = pc.fill_null(pc.binary_length(payloads), 0).to_numpy(zero_copy_only=False)
         part = np.cumsum(sizes, dtype=np.int64) // _MOST_BYTES
         ends = [*(np.flatnonzero(np.diff(part)) + 1).tolist(), len(payloads)]
-        found, begin = [], 0
+        decoded, begin = [], 0
         for end in ends:
-            found.append(self._decode(payloads.slice(begin, end - begin), starts[begin:end]))
+            decoded.append(self._decode(payloads.slice(begin, end - begin), starts[begin:end]))
             begin = end
-        return pa.concat_arrays([one for one, _ in found]), np.concatenate([failed for _, failed in found])
+        return pa.concat_arrays([texts for texts, _ in decoded]), np.concatenate(
+            [failed for _, failed in decoded]
+        )
 
     def _decode(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
         values, failed = self._columns.decode(payloads, starts)
@@ -108,11 +110,11 @@ def _made(values: Iterable[str]) -> pa.Array:
 
 def _strings(values: pa.Array) -> pa.Array:
     """Returns texts as JSON strings, with quotes and escapes."""
-    found = _joined('"', values, '"')
+    quoted = _joined('"', values, '"')
     escaped = pc.fill_null(pc.match_substring_regex(values, _ESCAPED), False)
     if not pc.any(escaped).as_py():
-        return found
-    return pc.replace_with_mask(found, escaped, _made(map(text, values.filter(escaped).to_pylist())))
+        return quoted
+    return pc.replace_with_mask(quoted, escaped, _made(map(text, values.filter(escaped).to_pylist())))
 
 
 def _reals(values: pa.Array) -> pa.Array:
@@ -189,14 +191,14 @@ def _avro(type_: AvroType, values: pa.Array) -> pa.Array:
 
 def _union(type_: AvroType, values: pa.Array) -> pa.Array:
     held = [branch for branch in type_.branches if branch.kind != "null"]
-    found = pa.repeat("null", len(values))
-    for at, one in enumerate(held):
+    chosen = pa.repeat("null", len(values))
+    for at, branch in enumerate(held):
         inner = values.field(at)
-        texts = _avro(one, inner)
+        texts = _avro(branch, inner)
         if len(held) > 1:
-            texts = _joined("{" + json.dumps(one.branch_name) + ":", texts, "}")
-        found = pc.if_else(inner.is_valid(), texts, found)
-    return found
+            texts = _joined("{" + json.dumps(branch.branch_name) + ":", texts, "}")
+        chosen = pc.if_else(inner.is_valid(), texts, chosen)
+    return chosen
 
 
 def _avro_leaf(type_: AvroType, values: pa.Array) -> pa.Array:

@@ -48,8 +48,8 @@ def _field_type(field: ProtobufField, above: tuple[MessageReader, ...]) -> pa.Da
         assert field.message is not None
         key, value = field.message.fields[1], field.message.fields[2]
         return pa.map_(_one_type(key, above), _one_type(value, above))
-    one = _one_type(field, above)
-    return pa.list_(one) if field.repeated else one
+    item_type = _one_type(field, above)
+    return pa.list_(item_type) if field.repeated else item_type
 
 
 def _one_type(field: ProtobufField, above: tuple[MessageReader, ...]) -> pa.DataType:
@@ -75,9 +75,9 @@ def _plain(field: ProtobufField, value: Any, above: tuple[MessageReader, ...]) -
     if field.is_map:
         assert field.message is not None
         key, held = field.message.fields[1], field.message.fields[2]
-        return [(_plain_key(key, name), _plain_one(held, one, above)) for name, one in value.items()]
+        return [(_plain_key(key, name), _plain_one(held, item, above)) for name, item in value.items()]
     if field.repeated:
-        return [_plain_one(field, one, above) for one in value]
+        return [_plain_one(field, item, above) for item in value]
     return _plain_one(field, value, above)
 
 

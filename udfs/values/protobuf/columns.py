@@ -125,9 +125,9 @@ def _check_size(message: MessageReader, above: tuple[MessageReader, ...], count:
     count[0] += len(message.fields)
     if count[0] > MOST_FIELDS:
         raise PayloadError("unreadable_schema", f"a message of more than {MOST_FIELDS} fields")
-    for one in message.fields.values():
-        if one.message is not None and one.message not in (*above, message):
-            _check_size(one.message, (*above, message), count)
+    for field_ in message.fields.values():
+        if field_.message is not None and field_.message not in (*above, message):
+            _check_size(field_.message, (*above, message), count)
 
 
 class _Tables:
@@ -143,32 +143,32 @@ class _Tables:
     def _compile(
         self, reader: MessageReader, scope: int, is_root: bool, above: tuple[MessageReader, ...]
     ) -> _Message:
-        found = _Message(reader, scope if is_root else ~scope)
-        found.index = len(self._messages)
-        self._messages.append(found)
+        compiled = _Message(reader, scope if is_root else ~scope)
+        compiled.index = len(self._messages)
+        self._messages.append(compiled)
         self.depth = max(self.depth, len(above) + 1)
         oneofs: dict[tuple[int, ...], int] = {}
-        for number, one in reader.fields.items():
-            place = _Place(one)
-            found.places.append(place)
-            if one.repeated:
+        for number, field_ in reader.fields.items():
+            place = _Place(field_)
+            compiled.places.append(place)
+            if field_.repeated:
                 place.column = self._column(scope, 0, len(self._columns))
                 place.items = len(self._columns)
                 self._columns.append([])
-            elif one.siblings:
-                members = tuple(sorted((*one.siblings, number)))
+            elif field_.siblings:
+                members = tuple(sorted((*field_.siblings, number)))
                 if members not in oneofs:
                     oneofs[members] = self._column(scope, 0)
                 place.presence, place.case = oneofs[members], number
-            elif one.has_presence:
+            elif field_.has_presence:
                 place.presence, place.case = self._column(scope, 0), 1
             inside = (*above, reader)
-            of = place.items if one.repeated else scope
-            if one.message is None:
-                place.value = self._column(of, _default(one))
-            elif one.message not in inside and one.kind != GROUP:
-                place.message = self._compile(one.message, of, one.repeated, inside)
-        return found
+            of = place.items if field_.repeated else scope
+            if field_.message is None:
+                place.value = self._column(of, _default(field_))
+            elif field_.message not in inside and field_.kind != GROUP:
+                place.message = self._compile(field_.message, of, field_.repeated, inside)
+        return compiled
 
     def _column(self, scope: int, default: int, counted: int = -1) -> int:
         """Adds a column to a scope, and returns scope << 32 | its place in the scope.
@@ -179,7 +179,7 @@ class _Tables:
         return scope << 32 | len(self._columns[scope]) - 1
 
     def _program(self) -> k.Program:
-        ends = np.cumsum([len(one) for one in self._columns])
+        ends = np.cumsum([len(columns) for columns in self._columns])
         scopes = np.stack([np.concatenate([[0], ends[:-1]]), ends], 1).astype(np.int64)
 
         def number(column: int) -> int:
@@ -205,7 +205,7 @@ class _Tables:
                     )
                 )
             messages.append((begin, len(fields), max(message.scope, -1)))
-        columns = [one for scope in self._columns for one in scope]
+        columns = [column for scope in self._columns for column in scope]
         return k.Program(
             np.array(fields, np.int64).reshape(-1, 10),
             np.array(messages, np.int64),
@@ -255,13 +255,13 @@ def _op(place: _Place) -> int:
     return _OPS[place.field.kind]
 
 
-def _default(one: ProtobufField) -> int:
+def _default(field: ProtobufField) -> int:
     """Returns the default of a field as the 64-bit number that its column holds; 0 for texts and bytes."""
-    if not isinstance(one.default, int | float):
+    if not isinstance(field.default, int | float):
         return 0
-    if isinstance(one.default, float):
-        return int(struct.unpack("<q", struct.pack("<d", one.default))[0]) if one.default else 0
-    return int(one.default)
+    if isinstance(field.default, float):
+        return int(struct.unpack("<q", struct.pack("<d", field.default))[0]) if field.default else 0
+    return int(field.default)
 
 
 class _Assembly:
@@ -275,8 +275,8 @@ class _Assembly:
 
     def _numbers(self, column: int, rows: int) -> np.ndarray:
         begin = int(self._rows.base[column])
-        found: np.ndarray = self._rows.values[begin : begin + rows]
-        return found
+        numbers: np.ndarray = self._rows.values[begin : begin + rows]
+        return numbers
 
     def message(self, message: _Message, rows: int, roots: np.ndarray) -> pa.Array:
         """Returns a message as a struct array of n rows.
@@ -285,7 +285,7 @@ class _Assembly:
         """
         arrays = [self._field(place, rows, roots) for place in message.places]
         target = arrow_type(message.reader)
-        fields = [pa.field(one.name, made.type) for one, made in zip(target, arrays, strict=True)]
+        fields = [pa.field(field.name, made.type) for field, made in zip(target, arrays, strict=True)]
         return struct_of(pa.struct(fields), arrays, rows, None)
 
     def _field(self, place: _Place, rows: int, roots: np.ndarray) -> pa.Array:
@@ -299,9 +299,9 @@ class _Assembly:
         offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
         owners = roots[np.searchsorted(ends, np.arange(items), side="right")]
         if place.field.is_map and place.message is not None:
-            key, value = (next(p for p in place.message.places if p.field is one) for one in _entry(place))
+            key, value = (next(p for p in place.message.places if p.field is half) for half in _entry(place))
             self._refuse_twice(key, ends, items, owners)
-            arrays = [self._one(one, items, owners) for one in (key, value)]
+            arrays = [self._one(half, items, owners) for half in (key, value)]
             return pa.MapArray.from_arrays(offsets, *arrays)
         return pa.ListArray.from_arrays(offsets, self._one(place, items, owners))
 
@@ -341,13 +341,13 @@ def _entry(place: _Place) -> tuple[ProtobufField, ProtobufField]:
 
 def _enum_names(of: ProtobufField, numbers: np.ndarray) -> pa.Array:
     known = np.array(sorted(of.symbols), np.int64)
-    names = pa.array([of.symbols[one] for one in known.tolist()], pa.string())
+    names = pa.array([of.symbols[number] for number in known.tolist()], pa.string())
     if not len(known):
         return pa.array(numbers).cast(pa.string())
     places = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
-    found = names.take(pa.array(places))
+    named = names.take(pa.array(places))
     is_known = known[places] == numbers
-    return found if is_known.all() else pc.if_else(is_known, found, pa.array(numbers).cast(pa.string()))
+    return named if is_known.all() else pc.if_else(is_known, named, pa.array(numbers).cast(pa.string()))
 
 
 def _numbers_as(kind: int, numbers: np.ndarray) -> pa.Array:

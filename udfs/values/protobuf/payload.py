@@ -130,7 +130,7 @@ class MessageReader:
         made = {} if made is None else made
         made[descriptor.full_name] = self
         self.full_name: str = descriptor.full_name
-        self.fields = {one.number: _field(one, made) for one in descriptor.fields}
+        self.fields = {field_of.number: _field(field_of, made) for field_of in descriptor.fields}
 
     def read(self, data: bytes) -> dict[str, Any]:
         """Decodes a message to canonical JSON: a dict by field. Raises a PayloadError."""
@@ -178,28 +178,28 @@ class MessageReader:
         depth: int,
     ) -> int:
         """Reads one value of a field into the others; returns the position after it."""
-        found: Any
+        value: Any
         if known.message is None:
-            found, at = _scalar(known, data, at, end)
-            if known.is_closed and found not in known.symbols:
-                values[_UNKNOWN_SYMBOL] = found
+            value, at = _scalar(known, data, at, end)
+            if known.is_closed and value not in known.symbols:
+                values[_UNKNOWN_SYMBOL] = value
                 return at
         else:
             # a message that comes again goes on where it ended: so they are merged
-            found = {} if known.repeated else values.get(number, {})
+            value = {} if known.repeated else values.get(number, {})
             if known.kind == GROUP:
-                at = known.message._read(found, data, at, end, depth + 1, number)
+                at = known.message._read(value, data, at, end, depth + 1, number)
             else:
                 size, at = _length(data, at, end)
-                at = known.message._read(found, data, at, at + size, depth + 1, None)
-            if known.is_map and _UNKNOWN_SYMBOL in found:
+                at = known.message._read(value, data, at, at + size, depth + 1, None)
+            if known.is_map and _UNKNOWN_SYMBOL in value:
                 return at
         if known.repeated:
-            values.setdefault(number, []).append(found)
+            values.setdefault(number, []).append(value)
             return at
         for other in known.siblings:
             values.pop(other, None)
-        values[number] = found
+        values[number] = value
         return at
 
     def to_json(self, values: dict[int, Any]) -> dict[str, Any]:
@@ -210,7 +210,7 @@ class MessageReader:
                 assert known.message is not None
                 values_by_name[known.name] = known.message.map_to_json(value or [])
             elif known.repeated:
-                values_by_name[known.name] = [known.to_json(one) for one in value or []]
+                values_by_name[known.name] = [known.to_json(message) for message in value or []]
             elif value is not None:
                 values_by_name[known.name] = known.to_json(value)
             elif not known.has_presence:
@@ -219,16 +219,16 @@ class MessageReader:
 
     def map_to_json(self, entries: list[dict[int, Any]]) -> dict[str, Any]:
         key, value = self.fields[1], self.fields[2]
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for entry in entries:
             held = entry.get(2)
             if held is None:
                 held = {} if value.message is not None else value.default
             name = key.to_json(entry.get(1, key.default))
             text = name if isinstance(name, str) else str(name).lower()
-            found.pop(text, None)
-            found[text] = value.to_json(held)
-        return found
+            members.pop(text, None)
+            members[text] = value.to_json(held)
+        return members
 
 
 def _field(descriptor: Any, made: dict[str, MessageReader]) -> ProtobufField:
@@ -238,7 +238,7 @@ def _field(descriptor: Any, made: dict[str, MessageReader]) -> ProtobufField:
     """
     kind, message, enum = descriptor.type, descriptor.message_type, descriptor.enum_type
     default = b"" if kind == BYTES else descriptor.default_value if message is None else None
-    found = ProtobufField(
+    field_ = ProtobufField(
         descriptor.name.lower() if kind == GROUP else descriptor.name,
         kind,
         descriptor.is_repeated,
@@ -247,14 +247,14 @@ def _field(descriptor: Any, made: dict[str, MessageReader]) -> ProtobufField:
         default,
     )
     if message is not None:
-        found.message = made.get(message.full_name) or MessageReader(message, made)
-        found.is_map = found.repeated and _is_entry(descriptor, message)
+        field_.message = made.get(message.full_name) or MessageReader(message, made)
+        field_.is_map = field_.repeated and _is_entry(descriptor, message)
     if enum is not None:
         # of several names for a number the first
-        found.symbols = {value.number: value.name for value in reversed(enum.values)}
-        found.is_closed = enum.is_closed
-        found.default = descriptor.default_value if not found.repeated else enum.values[0].number
-    return found
+        field_.symbols = {value.number: value.name for value in reversed(enum.values)}
+        field_.is_closed = enum.is_closed
+        field_.default = descriptor.default_value if not field_.repeated else enum.values[0].number
+    return field_
 
 
 def _siblings(descriptor: Any) -> tuple[int, ...]:
@@ -271,7 +271,7 @@ def _is_entry(field_: Any, message: Any) -> bool:
     if message.GetOptions().map_entry:
         return True
     parts = (part[:1].upper() + part[1:] for part in field_.name.split("_"))
-    numbers = {one.name: one.number for one in message.fields}
+    numbers = {member.name: member.number for member in message.fields}
     return message.name == "".join(parts) + "Entry" and numbers == {"key": 1, "value": 2}
 
 

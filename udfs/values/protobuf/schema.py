@@ -48,18 +48,18 @@ def parse(text: str, references: Iterable[tuple[str, str]] = ()) -> Any:
     files = [*references, (_OWN, text)]
     described = descriptor_pb2.FileDescriptorSet()
     try:
-        serialized = [_from_base64(one) for _, one in files]
+        serialized = [_from_base64(content) for _, content in files]
         if serialized[-1] is not None and all(serialized):
-            for (name, _), one in zip(files, serialized, strict=True):
-                described.file.add(name=name).MergeFrom(one)
+            for (name, _), content in zip(files, serialized, strict=True):
+                described.file.add(name=name).MergeFrom(content)
                 described.file[-1].name = name
             described.file.extend(_well_known(described))
         else:
             described.ParseFromString(_compiled(files))
         pool = descriptor_pool.DescriptorPool()
-        left = {one.name: one for one in described.file}
+        left = {file.name: file for file in described.file}
         while left:  # each file after those that it imports
-            ready = [n for n, one in left.items() if not any(d in left for d in one.dependency)]
+            ready = [n for n, file in left.items() if not any(d in left for d in file.dependency)]
             if not ready:
                 raise ValueError("imports in a circle")
             for name in ready:
@@ -89,12 +89,14 @@ def _well_known(described: Any) -> list[Any]:
     """Returns the descriptors of Google's files that serialized descriptors import and do not bring."""
     from google.protobuf import descriptor_pb2
 
-    names = {one for file in described.file for one in file.dependency} - {one.name for one in described.file}
+    names = {name for file in described.file for name in file.dependency} - {
+        file.name for file in described.file
+    }
     if not names:
         return []
     text = 'syntax = "proto3";\n' + "".join(f'import "{name}";\n' for name in sorted(names))
-    found = descriptor_pb2.FileDescriptorSet.FromString(_compiled([(_OWN, text)]))
-    return [one for one in found.file if one.name != _OWN]
+    described_files = descriptor_pb2.FileDescriptorSet.FromString(_compiled([(_OWN, text)]))
+    return [file for file in described_files.file if file.name != _OWN]
 
 
 def _compiled(files: list[tuple[str, str]]) -> bytes:
@@ -134,8 +136,8 @@ def _common_protos() -> list[str]:
     """
     from importlib.util import find_spec
 
-    found = find_spec("google.rpc")
-    folders = list(found.submodule_search_locations or ()) if found else []
+    package = find_spec("google.rpc")
+    folders = list(package.submodule_search_locations or ()) if package else []
     return [f"-I{Path(folder).parent.parent}" for folder in folders]
 
 
@@ -153,10 +155,10 @@ def _quietly(errors: str, run: Any) -> int:
 
 def messages(among: Iterable[Any]) -> Iterator[Any]:
     """Yields messages and all that are nested in them, without the entries of maps."""
-    for one in among:
-        if not one.GetOptions().map_entry:
-            yield one
-            yield from messages(one.nested_types)
+    for message in among:
+        if not message.GetOptions().map_entry:
+            yield message
+            yield from messages(message.nested_types)
 
 
 def message_at(file: Any, index: Iterable[int]) -> Any:
@@ -167,14 +169,14 @@ def message_at(file: Any, index: Iterable[int]) -> Any:
     where there is no message.
     """
     path = tuple(index)
-    nested, found = list(file.message_types_by_name.values()), None
+    nested, message = list(file.message_types_by_name.values()), None
     for at in path:
         if 0 <= at < len(nested) and nested[at].GetOptions().map_entry:
-            nested = [one for one in nested if not one.GetOptions().map_entry]
+            nested = [message for message in nested if not message.GetOptions().map_entry]
         if not 0 <= at < len(nested):
             raise PayloadError("invalid_index", f"the message indexes {list(path)} name no message")
-        found = nested[at]
-        nested = list(found.nested_types)
-    if found is None:
+        message = nested[at]
+        nested = list(message.nested_types)
+    if message is None:
         raise PayloadError("invalid_index", "an empty list of message indexes")
-    return found
+    return message

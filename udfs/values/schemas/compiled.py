@@ -72,7 +72,7 @@ def _parsed(reader: PayloadReader, schema: Schema) -> AvroType:
 
 def _has_aliases(reader: PayloadReader, schema: Schema) -> bool:
     texts = (schema.text, *(text for _, text in reader.references(schema)))
-    return any('"aliases"' in one for one in texts)
+    return any('"aliases"' in text for text in texts)
 
 
 def _of_message(

@@ -53,11 +53,11 @@ class Filling:
     @property
     def target(self) -> pa.DataType:
         if pa.types.is_struct(self.source):
-            own = [
-                one.with_type(self.parts[at].target) if at in self.parts else one
-                for at, one in enumerate(self.source)
+            fields = [
+                field.with_type(self.parts[at].target) if at in self.parts else field
+                for at, field in enumerate(self.source)
             ]
-            return pa.struct([*own, *(one for one, _ in self.added)])
+            return pa.struct([*fields, *(field for field, _ in self.added)])
         if pa.types.is_list(self.source):
             return pa.list_(self.parts[0].target)
         return pa.map_(self.source.key_type, self.parts[0].target)
@@ -73,7 +73,7 @@ class Filling:
             for at in range(self.source.num_fields)
         ]
         first = pa.array(np.zeros(n, np.int64))  # repeat refuses a record without fields
-        arrays += [pa.array([value], one.type).take(first) for one, value in self.added]
+        arrays += [pa.array([value], field.type).take(first) for field, value in self.added]
         mask = values.is_null() if values.null_count else None
         return pa.StructArray.from_arrays(arrays, fields=list(target), mask=mask)
 
@@ -82,14 +82,14 @@ class Filling:
         if value is None:
             return None
         if pa.types.is_list(self.source):
-            return [self.parts[0].plain(one) for one in value]
+            return [self.parts[0].plain(item) for item in value]
         if pa.types.is_map(self.source):
-            return [(name, self.parts[0].plain(one)) for name, one in value]
-        own = {
-            one.name: self.parts[at].plain(value[one.name]) if at in self.parts else value[one.name]
-            for at, one in enumerate(self.source)
+            return [(name, self.parts[0].plain(item)) for name, item in value]
+        values = {
+            field.name: self.parts[at].plain(value[field.name]) if at in self.parts else value[field.name]
+            for at, field in enumerate(self.source)
         }
-        return {**own, **{one.name: default for one, default in self.added}}
+        return {**values, **{field.name: default for field, default in self.added}}
 
 
 class FilledColumns:
@@ -119,13 +119,13 @@ def of_avro(type_: AvroType, latest: AvroType, source: pa.DataType) -> Filling:
     if type_.kind != latest.kind:
         return filling
     if type_.kind == "record" and pa.types.is_struct(source) and source.num_fields == len(type_.fields):
-        by_name = {one.name.casefold(): one for one in latest.fields}
-        own = [_later(one, latest) or by_name.get(one.name.casefold()) for one in type_.fields]
-        for at, (one, later) in enumerate(zip(type_.fields, own, strict=True)):
-            if later is not None and (part := of_avro(one.type, later.type, source[at].type)):
+        by_name = {field.name.casefold(): field for field in latest.fields}
+        later_fields = [_later(field, latest) or by_name.get(field.name.casefold()) for field in type_.fields]
+        for at, (field, later) in enumerate(zip(type_.fields, later_fields, strict=True)):
+            if later is not None and (part := of_avro(field.type, later.type, source[at].type)):
                 filling.parts[at] = part
-        new = (one for one in latest.fields if one not in own and one.has_default)
-        _add(filling, ((one.name, *_default(one)) for one in new))
+        new = (field for field in latest.fields if field not in later_fields and field.has_default)
+        _add(filling, ((field.name, *_default(field)) for field in new))
     elif type_.items is not None and latest.items is not None and not pa.types.is_string(source):
         inner = source.value_type if pa.types.is_list(source) else source.item_type
         if part := of_avro(type_.items, latest.items, inner):
@@ -140,11 +140,13 @@ def _later(avro_field: AvroField, latest: AvroType) -> AvroField | None:
 
 
 def _add(filling: Filling, new: Iterator[tuple[str, pa.DataType, object]]) -> None:
-    listed = [one for one in new if one[2] is not None]
-    own = list(filling.source)
-    names = [*(one.name for one in own), *(name for name, *_ in listed)]
-    fields = fields_of(names, [*(one.type for one in own), *(type_ for _, type_, _ in listed)])
-    filling.added = [(one, value) for one, (*_, value) in zip(fields[len(own) :], listed, strict=True)]
+    listed = [default for default in new if default[2] is not None]
+    source_fields = list(filling.source)
+    names = [*(field.name for field in source_fields), *(name for name, *_ in listed)]
+    fields = fields_of(names, [*(field.type for field in source_fields), *(type_ for _, type_, _ in listed)])
+    filling.added = [
+        (field, value) for field, (*_, value) in zip(fields[len(source_fields) :], listed, strict=True)
+    ]
 
 
 def _default(avro_field: AvroField) -> tuple[pa.DataType, Any]:
@@ -168,13 +170,14 @@ def _canonical_default(type_: AvroType, value: object) -> Any:
     if type_.kind == "record":
         held = _of(dict, value)
         return {
-            one.name: _canonical_default(one.type, held.get(one.name, one.default)) for one in type_.fields
+            field.name: _canonical_default(field.type, held.get(field.name, field.default))
+            for field in type_.fields
         }
     if type_.items is not None:
         items = type_.items
         if type_.kind == "array":
-            return [_canonical_default(items, one) for one in _of(list, value)]
-        return {name: _canonical_default(items, one) for name, one in _of(dict, value).items()}
+            return [_canonical_default(items, item) for item in _of(list, value)]
+        return {name: _canonical_default(items, item) for name, item in _of(dict, value).items()}
     return _LEAVES.get(type_.kind, _text)(type_, value)
 
 
@@ -182,12 +185,12 @@ def _of_branch(type_: AvroType, value: object) -> Any:
     held = [branch for branch in type_.branches if branch.kind != "null"]
     if value is None and len(held) < len(type_.branches):
         return None
-    for one in held:
+    for branch in held:
         try:
-            found = _canonical_default(one, value)
+            default = _canonical_default(branch, value)
         except (ValueError, TypeError, KeyError):
             continue
-        return found if len(held) == 1 else {one.branch_name: found}
+        return default if len(held) == 1 else {branch.branch_name: default}
     raise ValueError("no branch has the default")
 
 
@@ -238,22 +241,22 @@ def of_protobuf(
     filling = Filling(source)
     if message in above or not pa.types.is_struct(source):
         return filling
-    by_name = {one.name.casefold(): one for one in latest.fields.values()}
-    own = {one.name.casefold() for one in message.fields.values()}
-    for at, one in enumerate(message.fields.values()):
-        later = by_name.get(one.name.casefold())
-        if one.message is None or later is None or later.message is None or one.is_map:
+    by_name = {field_.name.casefold(): field_ for field_ in latest.fields.values()}
+    own_names = {field_.name.casefold() for field_ in message.fields.values()}
+    for at, field_ in enumerate(message.fields.values()):
+        later = by_name.get(field_.name.casefold())
+        if field_.message is None or later is None or later.message is None or field_.is_map:
             continue
-        inner = source[at].type.value_type if one.repeated else source[at].type
-        if part := of_protobuf(one.message, later.message, inner, (*above, message)):
-            filling.parts[at] = Filling(source[at].type, {0: part}) if one.repeated else part
+        inner = source[at].type.value_type if field_.repeated else source[at].type
+        if part := of_protobuf(field_.message, later.message, inner, (*above, message)):
+            filling.parts[at] = Filling(source[at].type, {0: part}) if field_.repeated else part
     values = plain_message(latest, latest.to_json({}), ())
-    names = safe_names([one.name for one in latest.fields.values()])
+    names = safe_names([field_.name for field_ in latest.fields.values()])
     types = message_type(latest)
     new = [
         (name, types.field(name).type, values[name])
-        for name, one in zip(names, latest.fields.values(), strict=True)
-        if one.name.casefold() not in own
+        for name, field_ in zip(names, latest.fields.values(), strict=True)
+        if field_.name.casefold() not in own_names
     ]
     _add(filling, iter(new))
     return filling

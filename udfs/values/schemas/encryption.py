@@ -71,7 +71,7 @@ def _expires(rule: Mapping[str, object]) -> bool:
 
 def _fields(schema: Schema, tags: set[str], references: Iterable[tuple[str, str]]) -> set[str]:
     """Returns the paths of the fields with one of the tags, in the schema or in its metadata."""
-    found: set[str] = set()
+    paths: set[str] = set()
     patterns = _patterns(schema, tags)
     with suppress(PayloadError, ValueError, RecursionError):
         if schema.type == PROTOBUF:
@@ -79,23 +79,30 @@ def _fields(schema: Schema, tags: set[str], references: Iterable[tuple[str, str]
         else:
             others = {name: json.loads(text) for name, text in references}
             walked = _Walk(json.loads(schema.text), others).fields()
-        for path, name, own in walked:
-            if tags & own or any(pattern.fullmatch(name) for pattern in patterns):
-                found.add(path)
-    return found
+        for path, name, field_tags in walked:
+            if tags & field_tags or any(pattern.fullmatch(name) for pattern in patterns):
+                paths.add(path)
+    return paths
 
 
 def _patterns(schema: Schema, tags: set[str]) -> list[re.Pattern[str]]:
     """Returns patterns of the metadata's paths with one of the tags: ``*`` is a name, ``**`` any names."""
     held = (schema.metadata or {}).get("tags")
-    paths = [path for path, own in held.items() if tags & _texts(own)] if isinstance(held, Mapping) else []
+    paths = (
+        [path for path, path_tags in held.items() if tags & _texts(path_tags)]
+        if isinstance(held, Mapping)
+        else []
+    )
     parts = (re.split(r"(\*\*|\*)", path) for path in paths)
     known = {"**": ".*", "*": "[^.]*"}
-    return [re.compile("".join(known.get(one, re.escape(one)) for one in some)) for some in parts]
+    return [
+        re.compile("".join(known.get(character, re.escape(character)) for character in some))
+        for some in parts
+    ]
 
 
 def _texts(value: object) -> set[str]:
-    return {one for one in value if isinstance(one, str)} if isinstance(value, list) else set()
+    return {text for text in value if isinstance(text, str)} if isinstance(value, list) else set()
 
 
 class _Walk:
@@ -107,8 +114,8 @@ class _Walk:
     def __init__(self, root: object, others: Mapping[str, object]) -> None:
         self._root, self._others, self._left = root, others, _MOST_PARTS
         self._records: dict[str, tuple[Any, str]] = {}  # of Avro by full name, and the record around each
-        for one in (*others.values(), root):
-            self._declare(one, "")
+        for node in (*others.values(), root):
+            self._declare(node, "")
 
     def fields(self) -> Iterator[tuple[str, str, set[str]]]:
         return self._of(self._root, (), "", self._root, ())
@@ -117,8 +124,8 @@ class _Walk:
         if isinstance(node, Mapping) and isinstance(node.get("fields"), list):
             full = _full_name(node, name)
             self._records[full] = node, name
-            for one in node["fields"]:
-                self._declare(one.get("type") if isinstance(one, Mapping) else None, full)
+            for field in node["fields"]:
+                self._declare(field.get("type") if isinstance(field, Mapping) else None, full)
         for part in _parts(node):
             self._declare(part, name)
 
@@ -144,17 +151,21 @@ class _Walk:
         inside = (*above, id(node))
         if isinstance(node, Mapping) and isinstance(node.get("fields"), list):
             full = _full_name(node, name)
-            for one in node["fields"]:
-                if isinstance(one, Mapping) and "name" in one:
-                    own = (*path, str(one["name"]))
-                    yield ".".join(own), f"{full}.{one['name']}", _texts(one.get(_TAGS))
-                    yield from self._of(one.get("type"), own, full, root, inside)
+            for field in node["fields"]:
+                if isinstance(field, Mapping) and "name" in field:
+                    field_path = (*path, str(field["name"]))
+                    yield ".".join(field_path), f"{full}.{field['name']}", _texts(field.get(_TAGS))
+                    yield from self._of(field.get("type"), field_path, full, root, inside)
             return
         properties = node.get("properties") if isinstance(node, Mapping) else None
-        for key, one in properties.items() if isinstance(properties, Mapping) else ():
-            own, full = (*path, str(key)), f"{name or '$'}.{key}"
-            yield ".".join(own), full, _texts(one.get(_TAGS)) if isinstance(one, Mapping) else set()
-            yield from self._of(one, own, full, root, inside)
+        for key, property_ in properties.items() if isinstance(properties, Mapping) else ():
+            field_path, full = (*path, str(key)), f"{name or '$'}.{key}"
+            yield (
+                ".".join(field_path),
+                full,
+                _texts(property_.get(_TAGS)) if isinstance(property_, Mapping) else set(),
+            )
+            yield from self._of(property_, field_path, full, root, inside)
         for part in _parts(node):
             yield from self._of(part, path, name, root, inside)
 
@@ -171,7 +182,7 @@ def _parts(node: object) -> list[Any]:
         return node
     if not isinstance(node, Mapping) or isinstance(node.get("fields"), list):
         return []
-    return [node[one] for one in _INNER if one in node]
+    return [node[name] for name in _INNER if name in node]
 
 
 def _at(root: object, pointer: str) -> Any:

@@ -23,15 +23,15 @@ _SPELLING = b"spelling"  # the name that a field of ``fields_of`` has in its sch
 def safe_names(names: Iterator[str] | list[str]) -> list[str]:
     """Returns names that differ in more than case, in order; the first of equal ones keeps its own."""
     taken: set[str] = set()
-    found = []
+    safe = []
     for name in names:
         chosen, number = name or "_", 1
         while chosen.casefold() in taken:
             number += 1
             chosen = f"{name}_{number}"
         taken.add(chosen.casefold())
-        found.append(chosen)
-    return found
+        safe.append(chosen)
+    return safe
 
 
 def fields_of(
@@ -42,7 +42,7 @@ def fields_of(
     spellings: these names, where others than ``names``.
     """
     safe = safe_names(list(names))
-    return [_field(*one) for one in zip(safe, types, spellings or names, strict=True)]
+    return [_field(*parts) for parts in zip(safe, types, spellings or names, strict=True)]
 
 
 def _field(name: str, type_: pa.DataType, spelling: str) -> pa.Field:
@@ -93,20 +93,20 @@ def merged_structs(structs: Iterable[pa.StructType]) -> pa.StructType:
     A field is looked at once, so that many versions take as long as their fields are many.
     """
     first, *others = structs
-    found = list(first)
-    taken = {one.name.casefold() for one in found}
+    fields = list(first)
+    taken = {field.name.casefold() for field in fields}
     for struct in others:
-        own = Counter(one.name.casefold() for one in struct)
-        for field, (exact, alike) in zip(struct, _places(struct, found), strict=True):
+        name_counts = Counter(field.name.casefold() for field in struct)
+        for field, (exact, alike) in zip(struct, _places(struct, fields), strict=True):
             for at in exact or alike:
-                both = merged(found[at].type, field.type)
+                both = merged(fields[at].type, field.type)
                 if both is not None:
-                    found[at] = found[at].with_type(both)
+                    fields[at] = fields[at].with_type(both)
                     break
             else:
-                found.append(_named(field, own, taken))
-                taken.add(found[-1].name.casefold())
-    return pa.struct(found)
+                fields.append(_named(field, name_counts, taken))
+                taken.add(fields[-1].name.casefold())
+    return pa.struct(fields)
 
 
 def _places(struct: pa.StructType, target: Sequence[pa.Field]) -> list[tuple[list[int], list[int]]]:
@@ -116,27 +116,30 @@ def _places(struct: pa.StructType, target: Sequence[pa.Field]) -> list[tuple[lis
     in case alone.
     """
     exact, alike = defaultdict(list), defaultdict(list)
-    for at, one in enumerate(target):
-        exact[_spelling(one)].append(at)
-        alike[_folded(_spelling(one))].append(at)
-    own = [_spelling(one) for one in struct]
-    count_of = Counter(map(_folded, own))
-    return [(exact[one], alike[_folded(one)] if count_of[_folded(one)] == 1 else []) for one in own]
+    for at, field in enumerate(target):
+        exact[_spelling(field)].append(at)
+        alike[_folded(_spelling(field))].append(at)
+    spellings = [_spelling(field) for field in struct]
+    count_of = Counter(map(_folded, spellings))
+    return [
+        (exact[spelling], alike[_folded(spelling)] if count_of[_folded(spelling)] == 1 else [])
+        for spelling in spellings
+    ]
 
 
-def _named(field: pa.Field, own: Counter[str], taken: set[str]) -> pa.Field:
+def _named(field: pa.Field, name_counts: Counter[str], taken: set[str]) -> pa.Field:
     """Returns a struct's field under a name that is free: its own, that with its type, or with a number.
 
-    own: the struct's names without case; that of another of its fields is that one's. taken: those of the
-    merged type.
+    name_counts: the struct's names without case; that of another of its fields is that one's. taken: those
+    of the merged type.
     """
     typed, plain = own_name(field.name, field.type), field.name.casefold()
     names = chain([field.name, typed], (f"{typed}_{number}" for number in count(2)))
 
     def is_free(name: str) -> bool:
-        return name not in taken and own[name] == (1 if name == plain else 0)
+        return name not in taken and name_counts[name] == (1 if name == plain else 0)
 
-    return _field(next(one for one in names if is_free(one.casefold())), field.type, _spelling(field))
+    return _field(next(free for free in names if is_free(free.casefold())), field.type, _spelling(field))
 
 
 def own_name(name: str, type_: pa.DataType) -> str:
@@ -154,7 +157,7 @@ def storable(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(type_) and not type_.num_fields:
         return pa.bool_()
     if pa.types.is_struct(type_):
-        return pa.struct([one.with_type(storable(one.type)) for one in type_])
+        return pa.struct([field.with_type(storable(field.type)) for field in type_])
     if pa.types.is_list(type_):
         return pa.list_(storable(type_.value_type))
     return pa.map_(type_.key_type, storable(type_.item_type)) if pa.types.is_map(type_) else type_
@@ -199,7 +202,7 @@ def _with_nulls_of(made: pa.Array, array: pa.Array) -> pa.Array:
 
 
 def _conformed_struct(array: pa.StructArray, target: pa.StructType) -> pa.Array:
-    arrays = [pa.nulls(len(array), one.type) for one in target]
+    arrays = [pa.nulls(len(array), field.type) for field in target]
     for at, place in enumerate(_places_in(array.type, target)):
         if place is not None:
             arrays[place] = conformed(array.field(at), target[place].type)

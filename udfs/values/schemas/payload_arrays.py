@@ -58,8 +58,8 @@ def in_parts(
     if len(payloads) <= step:
         return decode(payloads, starts)
     parts = range(0, len(payloads), step)
-    found = [decode(payloads.slice(at, step), starts[at : at + step]) for at in parts]
-    return pa.concat_arrays([one for one, _ in found]), np.concatenate([failed for _, failed in found])
+    decoded = [decode(payloads.slice(at, step), starts[at : at + step]) for at in parts]
+    return pa.concat_arrays([part for part, _ in decoded]), np.concatenate([failed for _, failed in decoded])
 
 
 def gathered(raw: np.ndarray, spans: np.ndarray, target: pa.DataType) -> pa.Array:

@@ -62,10 +62,10 @@ def looks(payloads: pa.BinaryArray, rows: np.ndarray) -> np.ndarray:
 
     rows: of payloads that no framing begins like.
     """
-    found = np.zeros(len(payloads), np.uint8)
+    kinds = np.zeros(len(payloads), np.uint8)
     if len(rows):
-        texts.looks(np.frombuffer(payloads.buffers()[2], np.uint8), offsets_of(payloads), rows, found)
-    return found
+        texts.looks(np.frombuffer(payloads.buffers()[2], np.uint8), offsets_of(payloads), rows, kinds)
+    return kinds
 
 
 def equal_rows(numbers: np.ndarray) -> Iterator[np.ndarray]:
@@ -80,17 +80,17 @@ def equal_rows(numbers: np.ndarray) -> Iterator[np.ndarray]:
 
 def with_schema_header(headers: pa.Array | None, side: str, rows: int) -> np.ndarray:
     """Returns bool[n]: the records with a header that may name a schema."""
-    found = np.zeros(rows, np.bool_)
+    has_schema = np.zeros(rows, np.bool_)
     if headers is None or headers.null_count == rows:
-        return found
+        return has_schema
     headers = headers.combine_chunks() if isinstance(headers, pa.ChunkedArray) else headers
     offsets = offsets_of(headers)
     if offsets[0] == offsets[-1]:
-        return found
+        return has_schema
     keys = pc.struct_field(pc.list_flatten(headers), "key")
     names = pc.or_(pc.equal(keys, f"__{side}_schema_id"), pc.starts_with(keys, f"apicurio.{side}."))
-    found[pc.list_parent_indices(headers).filter(names).to_numpy()] = True
-    return found
+    has_schema[pc.list_parent_indices(headers).filter(names).to_numpy()] = True
+    return has_schema
 
 
 def pairs_at(headers: pa.Array | None, row: int) -> list[tuple[str, bytes | None]]:

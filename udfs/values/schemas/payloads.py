@@ -62,9 +62,9 @@ class PayloadReader:
         plain: what the topic's payloads are without a schema (``topic_labels``): json, text or bytes, or the
         label of a format; "" for a look at each, LOOK for one that takes no unknown id for one.
         """
-        own = None if payload is None else self.side_reader(topic, side, plain)
-        if own is not None and payload is not None:
-            return _of_format(own, payload)
+        reader = None if payload is None else self.side_reader(topic, side, plain)
+        if reader is not None and payload is not None:
+            return _of_format(reader, payload)
         is_look = plain == LOOK
         plain = "" if is_look else plain
         try:
@@ -91,11 +91,11 @@ class PayloadReader:
                 # of a schema that may be registered later, where it is not what others of the topic are
                 is_odd = bare.reason is not None or (plain == "text" and 0 < (framing.id or 0) < _MOST_ID)
                 return self._unknown(payload, framing) if is_odd else bare
-            found = self._of_registry(topic, side, payload, framing)
+            decoded = self._of_registry(topic, side, payload, framing)
             is_number = (
-                found.reason and side == KEY and framing.start and self._is_long(topic, payload, framing)
+                decoded.reason and side == KEY and framing.start and self._is_long(topic, payload, framing)
             )
-            return DecodedPayload("bytes", payload) if is_number else found
+            return DecodedPayload("bytes", payload) if is_number else decoded
         detail = f"written with the registry of {framing.kind}, whose schemas are not at hand"
         return DecodedPayload(framing.kind, payload, None, "no_registry", detail)
 
@@ -106,10 +106,10 @@ class PayloadReader:
             format_ = TopicFormat.of_label(plain)
 
             def registered(data: bytes) -> Any:
-                found = self.read(topic, side, data)
-                if found.reason is not None:
-                    raise PayloadError(found.reason, found.detail or "")
-                return found.value
+                decoded = self.read(topic, side, data)
+                if decoded.reason is not None:
+                    raise PayloadError(decoded.reason, decoded.detail or "")
+                return decoded.value
 
             self._sides[place] = None if format_ is None else side_reader(format_, side, registered)
         return self._sides[place]
@@ -156,15 +156,15 @@ class PayloadReader:
                 ),
                 held[0],
             )
-        results = [(one, *self._try(one, payload, framing)) for one in _distinct(held)]
-        sound = [(one, value) for one, value, error in results if error is None]
+        results = [(candidate, *self._try(candidate, payload, framing)) for candidate in _distinct(held)]
+        sound = [(candidate, value) for candidate, value, error in results if error is None]
         if not sound:
             schema, _, error = results[0]
             assert error is not None
             return failed(FORMATS.get(schema.type, "bytes"), payload, error, schema)
         schema, value = sound[0]
         if len(sound) > 1 and _rank(schema, topic, side) == _rank(sound[1][0], topic, side):
-            both = " and ".join(f"{one.subject} version {one.version}" for one, _ in sound)
+            both = " and ".join(f"{fits.subject} version {fits.version}" for fits, _ in sound)
             error = PayloadError("ambiguous_id", f"the id belongs to {both}, and each consumes every byte")
             return failed(FORMATS.get(schema.type, "bytes"), payload, error, schema)
         return DecodedPayload(FORMATS[schema.type], value, schema)
@@ -175,12 +175,14 @@ class PayloadReader:
         The topic's own subject comes first, then its records' subjects, the default context, other contexts.
         """
         if framing.guid is not None:
-            found = self._registry.by_guid(framing.guid)
+            schemas = self._registry.by_guid(framing.guid)
         else:
-            found = [] if framing.id is None or framing.id < 0 else self._registry.by_id(framing.id)
-        if not found:
-            found = [one for one in self._registry.by_id(UNKNOWN_ID) if _is_meant(one, topic, side)]
-        return sorted(found, key=lambda one: _rank(one, topic, side))
+            schemas = [] if framing.id is None or framing.id < 0 else self._registry.by_id(framing.id)
+        if not schemas:
+            schemas = [
+                schema for schema in self._registry.by_id(UNKNOWN_ID) if _is_meant(schema, topic, side)
+            ]
+        return sorted(schemas, key=lambda schema: _rank(schema, topic, side))
 
     def has_subject(self, topic: str, side: str) -> bool:
         """Returns whether the registry has a schema of the topic's own for a side (TopicNameStrategy)."""
@@ -271,11 +273,11 @@ class PayloadReader:
 
     def latest(self, schema: Schema) -> Schema | None:
         """Returns the latest version of a schema's subject; None where it is the same, or of another type."""
-        found = self._registry.version(schema.subject, -1)
-        if found is None or found.type != schema.type:
+        newest = self._registry.version(schema.subject, -1)
+        if newest is None or newest.type != schema.type:
             return None
-        is_same = (found.text, found.references) == (schema.text, schema.references)
-        return None if is_same else found
+        is_same = (newest.text, newest.references) == (schema.text, schema.references)
+        return None if is_same else newest
 
     def has_namesake(self, schema: Schema, name: str, topic: str) -> bool:
         """Returns whether another type has this name in another namespace.
@@ -283,13 +285,15 @@ class PayloadReader:
         It is looked for among the messages of the same schema and, with a topic, among the names of subjects
         (RecordNameStrategy, TopicRecordNameStrategy).
         """
-        own = name.rpartition(".")[2]
+        plain_name = name.rpartition(".")[2]
         if schema.type == PROTOBUF:
             messages = protobuf_schema.messages(self._file(schema).message_types_by_name.values())
-            if sum(message.name == own for message in messages) > 1:
+            if sum(message.name == plain_name for message in messages) > 1:
                 return True
-        others = (one.name.removeprefix(f"{topic}-") for one in self._registry.schemas if topic)
-        return any(one.rpartition(".")[2] == own and one != name and "-" not in one for one in others)
+        others = (known.name.removeprefix(f"{topic}-") for known in self._registry.schemas if topic)
+        return any(
+            known.rpartition(".")[2] == plain_name and known != name and "-" not in known for known in others
+        )
 
     def index_of(self, side: str, payload: bytes, headers: Headers = ()) -> tuple[int, ...]:
         """Returns the message indexes of a Protobuf payload that was read."""
@@ -303,11 +307,11 @@ class PayloadReader:
 
         Raises a PayloadError (unreadable_schema) where one is missing.
         """
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
 
         def add(of: Schema, above: tuple[Schema, ...]) -> None:
             for reference in of.references:
-                if reference.name in found:
+                if reference.name in texts:
                     continue
                 target = self._registry.version(reference.subject, reference.version, schema.context)
                 if target is None or target in above:
@@ -316,17 +320,17 @@ class PayloadReader:
                         f"{of.subject} refers to {reference.subject} version {reference.version}",
                     )
                 add(target, (*above, target))
-                found[reference.name] = target.text
+                texts[reference.name] = target.text
 
         add(schema, (schema,))
-        return list(found.items())
+        return list(texts.items())
 
 
-def _of_format(own: SideReader, payload: bytes) -> DecodedPayload:
+def _of_format(reader: SideReader, payload: bytes) -> DecodedPayload:
     try:
-        return DecodedPayload(own.name, own.read(payload))
+        return DecodedPayload(reader.name, reader.read(payload))
     except PayloadError as error:
-        return failed(own.name, payload, error) if own.is_declared else DecodedPayload("bytes", payload)
+        return failed(reader.name, payload, error) if reader.is_declared else DecodedPayload("bytes", payload)
 
 
 def _is_small_long(payload: bytes) -> bool:
@@ -354,8 +358,8 @@ def _is_meant(schema: Schema, topic: str, side: str) -> bool:
 
 def _distinct(schemas: list[Schema]) -> list[Schema]:
     """Returns the schemas without those that repeat the text of an earlier one."""
-    found = {(schema.type, schema.text, schema.references): schema for schema in reversed(schemas)}
-    return [schema for schema in schemas if found[schema.type, schema.text, schema.references] is schema]
+    first_of = {(schema.type, schema.text, schema.references): schema for schema in reversed(schemas)}
+    return [schema for schema in schemas if first_of[schema.type, schema.text, schema.references] is schema]
 
 
 def _raising(error: PayloadError) -> Callable[[bytes, Framing], Any]:

@@ -58,7 +58,7 @@ def plain_of(sample: Iterable[DecodedPayload]) -> str:
     sample: of the side's payloads, read with ``plain`` "". Broken JSON is text there, so that objects and
     arrays need not be most; one text or another may look like JSON, and bytes like text.
     """
-    count = Counter(_look(one) for one in sample)
+    count = Counter(_look(payload) for payload in sample)
     objects, alike, texts, others = (count[kind] for kind in ("object", "like", "text", "bytes"))
     unframed = objects + alike + texts + others
     if not unframed or count["framed"] > unframed:

@@ -68,7 +68,7 @@ def count_looks(
     functions: TypedFunctions, topic: str, rows: pa.RecordBatch | pa.Table
 ) -> Counter[PayloadKind]:
     """Counts the payloads of data records by kind. rows: COLUMNS as in ``records``, of one topic."""
-    found: Counter[PayloadKind] = Counter()
+    counts: Counter[PayloadKind] = Counter()
     topics = pa.repeat(topic, rows.num_rows)
     labels = functions.labels(topic, rows)
     for side in (KEY, VALUE):
@@ -80,13 +80,13 @@ def count_looks(
         for look in looks.to_pylist():
             if look is not None:
                 kind = PayloadKind(side, look["format"], look["schema_id"], look["reason"], certainty)
-                found[kind] += 1
-    return found
+                counts[kind] += 1
+    return counts
 
 
 def payload_formats(looks: Mapping[str, Counter[PayloadKind]]) -> list[PayloadFormat]:
     """Returns the formats of each topic, keys first, the most frequent first. looks: by topic."""
-    found = []
+    listed = []
     for topic, counts in sorted(looks.items()):
         formats: dict[tuple[str, str], list[tuple[PayloadKind, int]]] = defaultdict(list)
         for look, count in counts.items():
@@ -94,8 +94,8 @@ def payload_formats(looks: Mapping[str, Counter[PayloadKind]]) -> list[PayloadFo
         ordered = sorted(
             formats.items(), key=lambda item: (item[0][0], -sum(n for _, n in item[1]), item[0][1])
         )
-        found += [_format(topic, *place, some) for place, some in ordered]
-    return found
+        listed += [_format(topic, *place, some) for place, some in ordered]
+    return listed
 
 
 def _format(topic: str, side: str, format_: str, some: Iterable[tuple[PayloadKind, int]]) -> PayloadFormat:

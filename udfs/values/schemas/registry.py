@@ -203,11 +203,11 @@ class Registry:
         for name in names:
             if version == -1:
                 held = [s for s in self.schemas if s.subject == name and not s.deleted]
-                found = max(held, key=lambda s: s.version, default=None)
+                schema = max(held, key=lambda s: s.version, default=None)
             else:
-                found = self._by_version.get((name, version))
-            if found is not None:
-                return found
+                schema = self._by_version.get((name, version))
+            if schema is not None:
+                return schema
         return None
 
     @classmethod
@@ -235,9 +235,11 @@ class Registry:
         entries: dict[str, RegistryEntry] = {}
         problems: dict[int, str] = {}
         registries = list(registries)
-        formats = TopicFormats.joined(one.formats for one in registries)
-        for registry in sorted(registries, key=lambda one: one.end):
-            for schema in sorted(registry.schemas, key=lambda one: (one.first_offset, one.last_offset or -1)):
+        formats = TopicFormats.joined(each.formats for each in registries)
+        for registry in sorted(registries, key=lambda each: each.end):
+            for schema in sorted(
+                registry.schemas, key=lambda held: (held.first_offset, held.last_offset or -1)
+            ):
                 schemas[schema.subject, schema.version, schema.id, schema.text] = schema
             for entry in registry.entries:
                 if entry.key not in entries or entries[entry.key].offset < entry.offset:
@@ -284,34 +286,34 @@ class _State:
             if known is not None:
                 self.held[place] = replace(known, deleted=HARD, last_offset=offset)
             return
-        found = schema_of(json.loads(value), place, offset)
-        if known is not None and (known.id, known.text) == (found.id, found.text):
+        schema = schema_of(json.loads(value), place, offset)
+        if known is not None and (known.id, known.text) == (schema.id, schema.text):
             # the same again, deleted softly or restored: it holds since its first record
             self.held[place] = replace(
-                found, first_offset=known.first_offset, last_offset=offset if found.deleted else None
+                schema, first_offset=known.first_offset, last_offset=offset if schema.deleted else None
             )
             return
         if known is not None:
             self.ended.append(replace(known, deleted=known.deleted or REPLACED, last_offset=offset))
-        self.held[place] = found
+        self.held[place] = schema
 
     def _delete_subject(self, offset: int, subject: str, version: int) -> None:
-        for place, one in self.held.items():
-            if one.subject == subject and one.version <= version and not one.deleted:
-                self.held[place] = replace(one, deleted=SOFT, last_offset=offset)
+        for place, schema in self.held.items():
+            if schema.subject == subject and schema.version <= version and not schema.deleted:
+                self.held[place] = replace(schema, deleted=SOFT, last_offset=offset)
 
     def _clear_subject(self, offset: int, subject: str | None) -> None:
-        for place, one in self.held.items():
-            is_meant = subject in (None, one.subject, one.subject.removesuffix(one.name))
-            if is_meant and one.deleted == SOFT:
-                self.held[place] = replace(one, deleted=CLEARED, last_offset=offset)
+        for place, schema in self.held.items():
+            is_meant = subject in (None, schema.subject, schema.subject.removesuffix(schema.name))
+            if is_meant and schema.deleted == SOFT:
+                self.held[place] = replace(schema, deleted=CLEARED, last_offset=offset)
 
 
 def schema_of(value: Mapping[str, Any], place: tuple[str, int], offset: int) -> Schema:
     """Returns the schema that a value of ``_schemas``, or of the registry's REST API, describes."""
     references = tuple(
-        Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
-        for one in value.get("references") or ()
+        Reference(str(reference["name"]), str(reference["subject"]), int(reference["version"]))
+        for reference in value.get("references") or ()
     )
     text = str(value["schema"])
     metadata, rule_set = value.get("metadata"), value.get("ruleSet")

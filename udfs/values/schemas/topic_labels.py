@@ -29,25 +29,27 @@ def topic_labels(reader: PayloadReader, topic: str, rows: Sequence[Mapping[str, 
     rows: the first data records of the topic, with key, value and headers as in ``records``.
     """
     declared = reader.formats.of(topic)
-    found = {} if declared is None else {side: label_of(declared, side) for side in (KEY, VALUE)}
-    return {side: found.get(side) or _label(reader, topic, side, rows) for side in (KEY, VALUE)}
+    labels = {} if declared is None else {side: label_of(declared, side) for side in (KEY, VALUE)}
+    return {side: labels.get(side) or _label(reader, topic, side, rows) for side in (KEY, VALUE)}
 
 
 def _label(reader: PayloadReader, topic: str, side: str, rows: Sequence[Mapping[str, Any]]) -> str:
     payloads = [(row[side], pairs_of(row["headers"])) for row in rows if row[side] is not None]
 
     def is_framed(data: bytes) -> bool:
-        one = reader.read(topic, side, data)
-        return one.schema is not None and one.reason is None
+        answer = reader.read(topic, side, data)
+        return answer.schema is not None and answer.reason is None
 
     known = recognise(topic, side, payloads, is_framed)
     if known is not None:
         return known.label
     decoded = [reader.read(topic, side, payload, headers) for payload, headers in payloads]
-    by_schema = sum(one.schema is not None and one.reason is None for one in decoded)
+    by_schema = sum(answer.schema is not None and answer.reason is None for answer in decoded)
     if by_schema * 2 >= len(decoded) or reader.has_subject(topic, side):
         return plain_of(decoded)
-    heads = [payload for (payload, _), one in zip(payloads, decoded, strict=True) if one.reason in _UNKNOWN]
+    heads = [
+        payload for (payload, _), answer in zip(payloads, decoded, strict=True) if answer.reason in _UNKNOWN
+    ]
     may_be_framed = not is_of_streams(topic) and _may_name_schemas(heads)
     serde = "" if has_own_layout(topic, side) else number(payload for payload, _ in payloads)
     if serde:
@@ -60,13 +62,13 @@ def _may_name_schemas(payloads: Sequence[bytes]) -> bool:
 
     It is a guess: few ids, such as a registry gives, each with content after it, and no times.
     """
-    if not payloads or all(is_time(int.from_bytes(one[:8], "big", signed=True)) for one in payloads):
+    if not payloads or all(is_time(int.from_bytes(payload[:8], "big", signed=True)) for payload in payloads):
         return False
-    heads = {one[:_GUID_END] if one[0] else one[:ID_SIZE] for one in payloads}
-    ids = [int.from_bytes(one[1:], "big", signed=True) for one in heads if len(one) == ID_SIZE]
-    if not all(0 < one < _MOST_ID for one in ids) or (ids and all(one % 256 == 0 for one in ids)):
+    heads = {payload[:_GUID_END] if payload[0] else payload[:ID_SIZE] for payload in payloads}
+    ids = [int.from_bytes(head[1:], "big", signed=True) for head in heads if len(head) == ID_SIZE]
+    if not all(0 < id_ < _MOST_ID for id_ in ids) or (ids and all(id_ % 256 == 0 for id_ in ids)):
         return False  # a number of four bytes with another one after it
-    is_short = all(len(one) <= ID_SIZE for one in payloads)
+    is_short = all(len(payload) <= ID_SIZE for payload in payloads)
     return not is_short and len(heads) <= max(_FEW, len(set(payloads)) // _FEW)
 
 

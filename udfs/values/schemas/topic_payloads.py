@@ -24,9 +24,9 @@ class TopicPayloads:
         """Returns a value in canonical JSON; None where no schema consumes it."""
         if value[0] not in _FIRST_BYTES and not headers and not self.registry.by_id(UNKNOWN_ID):
             return None
-        one = self._reader.read(self.topic, VALUE, value, headers)
-        is_known = one.schema is not None or one.format == "avro-container"
-        return one.value if one.reason is None and is_known else None
+        payload = self._reader.read(self.topic, VALUE, value, headers)
+        is_known = payload.schema is not None or payload.format == "avro-container"
+        return payload.value if payload.reason is None and is_known else None
 
     @cached_property
     def _reader(self) -> PayloadReader:

@@ -113,13 +113,13 @@ def message_index(payload: bytes, at: int) -> tuple[tuple[int, ...], int]:
             f"{count} message indexes, and {count_of(len(payload) - at, 'byte')} left",
             at,
         )
-    found = []
+    indexes = []
     for _ in range(count):
         index, at = _zigzag(payload, at)
         if index < 0:
             raise PayloadError("invalid_index", f"a message index of {index}", at)
-        found.append(index)
-    return tuple(found), at
+        indexes.append(index)
+    return tuple(indexes), at
 
 
 def _zigzag(payload: bytes, at: int) -> tuple[int, int]:

@@ -76,7 +76,7 @@ class TypedSide:
         if len(types) < 2:
             return self._scattered(next(iter(types), TEXT), column_type(types))
         target = column_type(types)
-        arrays = [self._scattered(label, one.type) for label, one in zip(types, target, strict=True)]
+        arrays = [self._scattered(label, field.type) for label, field in zip(types, target, strict=True)]
         valid = np.zeros(self.rows, np.bool_)
         for _, rows, _ in self.parts:
             valid[rows] = True
@@ -99,10 +99,10 @@ class TypedSide:
 
     def ids(self) -> pa.Array:
         """Returns int32[n]: the schema id of each row; null for none."""
-        found, known = np.zeros(self.rows, np.int32), np.zeros(self.rows, np.bool_)
+        schema_ids, known = np.zeros(self.rows, np.int32), np.zeros(self.rows, np.bool_)
         for rows, id_ in self.schema_ids:
-            found[rows], known[rows] = id_, True
-        return pa.array(found, mask=~known)
+            schema_ids[rows], known[rows] = id_, True
+        return pa.array(schema_ids, mask=~known)
 
 
 def column_type(types: Mapping[str, pa.DataType]) -> pa.DataType:
@@ -168,42 +168,42 @@ class SideDecoder:
     def decode(self, payloads: pa.Array, headers: pa.Array | None = None) -> TypedSide:
         """Decodes payloads (binary[n]). headers: list<struct<key, value>>[n] as in ``records``, or None."""
         payloads = payloads.combine_chunks() if isinstance(payloads, pa.ChunkedArray) else payloads
-        found = TypedSide(len(payloads))
-        own = self._reader.side_reader(self._topic, self._side, self._plain)
-        if own is not None:
-            self._decode_format(own, payloads, found)
-            return found
+        decoded = TypedSide(len(payloads))
+        reader = self._reader.side_reader(self._topic, self._side, self._plain)
+        if reader is not None:
+            self._decode_format(reader, payloads, decoded)
+            return decoded
         one_by_one = np.zeros(len(payloads), np.bool_)
         ids = confluent_ids(payloads)
         in_headers = with_schema_header(headers, self._side, len(payloads))
         ids[in_headers] = -1
         for rows in equal_rows(ids):
             id_ = int(ids[rows[0]])
-            if id_ < 0 or not self._decode_id(id_, rows, payloads, found, one_by_one):
+            if id_ < 0 or not self._decode_id(id_, rows, payloads, decoded, one_by_one):
                 one_by_one[rows] = True
-        self._add_plain(payloads, in_headers, found, one_by_one)
-        self._decode_exactly(np.flatnonzero(one_by_one), payloads, headers, found)
-        found.wrong.sort()
-        return found
+        self._add_plain(payloads, in_headers, decoded, one_by_one)
+        self._decode_exactly(np.flatnonzero(one_by_one), payloads, headers, decoded)
+        decoded.wrong.sort()
+        return decoded
 
-    def _decode_format(self, own: SideReader, payloads: pa.BinaryArray, side: TypedSide) -> None:
+    def _decode_format(self, reader: SideReader, payloads: pa.BinaryArray, side: TypedSide) -> None:
         """Decodes payloads by the topic's format. What does not fit one that was recognised stays bytes."""
-        label = own.name.replace("-", "_")
-        whole, column = plain_column(own, payloads)
-        self._add(side, label, None, whole, column, own.name)
+        label = reader.name.replace("-", "_")
+        whole, column = plain_column(reader, payloads)
+        self._add(side, label, None, whole, column, reader.name)
         fitting: list[int] = []
         values: list[Any] = []
         others: list[int] = []
         for row in np.setdiff1d(np.flatnonzero(payloads.is_valid()), whole, assume_unique=True).tolist():
-            one = self._reader.read(self._topic, self._side, bytes_at(payloads, row), (), self._plain)
-            if one.reason is not None:
-                side.wrong.append(PayloadFailure(row, one))
-            elif one.format == own.name:
+            payload = self._reader.read(self._topic, self._side, bytes_at(payloads, row), (), self._plain)
+            if payload.reason is not None:
+                side.wrong.append(PayloadFailure(row, payload))
+            elif payload.format == reader.name:
                 fitting.append(row)
-                values.append(one.value)
+                values.append(payload.value)
             else:
                 others.append(row)
-        self._add(side, label, None, np.array(fitting, np.int64), own.column(values), own.name)
+        self._add(side, label, None, np.array(fitting, np.int64), reader.column(values), reader.name)
         rows = np.array(others, np.int64)
         self._add(side, BYTES, None, rows, rows_at(payloads, rows), BYTES)
 
@@ -269,7 +269,7 @@ class SideDecoder:
         """Decodes the payloads of a schema id by column. Returns whether that can be done."""
         candidates = self._reader.candidates(self._topic, self._side, Framing(CONFLUENT, ID_SIZE, id=id_))
         held = [candidate for candidate in candidates if not candidate.is_gone]
-        if len({(one.text, one.references) for one in held}) != 1 or held[0].type not in FORMATS:
+        if len({(schema.text, schema.references) for schema in held}) != 1 or held[0].type not in FORMATS:
             return False
         taken = rows_at(payloads, rows)
         one_by_one[rows] = True
@@ -315,8 +315,8 @@ class SideDecoder:
     def _label(self, schema: Schema, name: str) -> str:
         """Returns the label of a schema's type: the same for all versions of a subject."""
         own_topic = schema.name == f"{self._topic}-{self._side}"
-        own = own_topic or schema.name in (f"{self._topic}-{name}", name)
-        place = (schema.name, name if schema.type == PROTOBUF or not own else "")
+        is_of_topic = own_topic or schema.name in (f"{self._topic}-{name}", name)
+        place = (schema.name, name if schema.type == PROTOBUF or not is_of_topic else "")
         if place not in self._labels:
             is_shared = self._reader.has_namesake(schema, name, "" if own_topic else self._topic)
             short = name.replace(".", "_") if is_shared else name.rpartition(".")[2]
@@ -346,12 +346,14 @@ class SideDecoder:
         for row in rows[payloads.is_valid().to_numpy(zero_copy_only=False)[rows]].tolist():
             payload = bytes_at(payloads, row)
             pairs = pairs_at(headers, row)
-            one = self._reader.read(self._topic, self._side, payload, pairs, self._plain)
-            if one.reason is not None:
-                side.wrong.append(PayloadFailure(row, one))
+            decoded = self._reader.read(self._topic, self._side, payload, pairs, self._plain)
+            if decoded.reason is not None:
+                side.wrong.append(PayloadFailure(row, decoded))
                 continue
-            label, type_, value = self._plain_value(one, payload, pairs)
-            group = groups.setdefault((label, id(one.schema), one.format), (one.schema, type_, [], []))
+            label, type_, value = self._plain_value(decoded, payload, pairs)
+            group = groups.setdefault(
+                (label, id(decoded.schema), decoded.format), (decoded.schema, type_, [], [])
+            )
             group[2].append(row)
             group[3].append(value)
         for (label, _, format_), (schema, type_, of, values) in groups.items():

@@ -104,7 +104,7 @@ def typed_schema(types: Mapping[str, Types], is_flat: bool = False) -> pa.Schema
         *(pa.field(f"{side}_schema_id", pa.int32()) for side in SIDES),
     ]
     fields = [field for side in SIDES for field in _side_fields(side, column_type(types[side]), is_flat)]
-    fixed = ["partition", *(one.name for one in (*before, *after))]
+    fixed = ["partition", *(column.name for column in (*before, *after))]
     names = safe_names([*fixed, *(field.name for field in fields)])[len(fixed) :]
     held = [pa.field(name, field.type) for name, field in zip(names, fields, strict=True)]
     return pa.schema([*before, *held, *after])
@@ -113,7 +113,7 @@ def typed_schema(types: Mapping[str, Types], is_flat: bool = False) -> pa.Schema
 def _side_fields(side: str, type_: pa.DataType, is_flat: bool) -> list[pa.Field]:
     """Returns the columns of a side: its struct's fields as ``<side>_<field>`` if flat, else one column."""
     if is_flat and pa.types.is_struct(type_):
-        return [pa.field(f"{side}_{one.name}", one.type) for one in type_]
+        return [pa.field(f"{side}_{field.name}", field.type) for field in type_]
     return [pa.field(side, type_)]
 
 
@@ -128,16 +128,16 @@ def types_of(text: str) -> dict[str, dict[str, pa.DataType]]:
     if not text:
         return {side: {} for side in SIDES}
     schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
-    return {field.name: {one.name: one.type for one in field.type} for field in schema}
+    return {field.name: {column.name: column.type for column in field.type} for field in schema}
 
 
 def joined_types(one: str, other: str) -> str:
     """Returns the types of two texts of ``types_text``, merged, as text."""
-    found = types_of(one)
+    joined = types_of(one)
     for side, types in types_of(other).items():
         for label, type_ in types.items():
-            add_type(found[side], label, type_)
-    return types_text(found)
+            add_type(joined[side], label, type_)
+    return types_text(joined)
 
 
 def signature(text: str) -> str:
@@ -286,13 +286,13 @@ class _FileTotals:
 
     def add(self, rows: int, typed: Mapping[str, TypedSide]) -> None:
         self.rows += rows
-        for side, found in typed.items():
-            self.errors += len(found.wrong)
-            self.retriable += sum(one.decoded.reason in _OF_REGISTRY for one in found.wrong)
-            for label, at, _ in found.parts:
+        for side, side_rows in typed.items():
+            self.errors += len(side_rows.wrong)
+            self.retriable += sum(failure.decoded.reason in _OF_REGISTRY for failure in side_rows.wrong)
+            for label, at, _ in side_rows.parts:
                 self._count((side, label, None, ""), len(at))
-            for one in found.wrong:
-                of = one.decoded
+            for failure in side_rows.wrong:
+                of = failure.decoded
                 self._count((side, of.format, of.schema_id, of.reason or ""), 1)
 
     def _count(self, key: tuple[str, str, int | None, str], more: int) -> None:
@@ -315,19 +315,19 @@ def _typed_rows(
 
 
 def _error_rows(rows: pa.Table, side: str, typed_side: TypedSide, task: Mapping[str, str]) -> pa.Table:
-    at = pa.array([one.row for one in typed_side.wrong], pa.int64())
+    at = pa.array([failure.row for failure in typed_side.wrong], pa.int64())
     taken = rows.select(["offset", "segment", side]).take(at)
     n = len(at)
-    decoded = [one.decoded for one in typed_side.wrong]
+    decoded = [failure.decoded for failure in typed_side.wrong]
     columns = [
         pa.repeat(pa.scalar(int(task["partition"]), pa.int32()), n),
         taken.column("offset"),
         taken.column("segment").cast(pa.string()),
         pa.repeat(side, n),
-        pa.array([one.format for one in decoded], pa.string()),
-        pa.array([one.schema_id for one in decoded], pa.int32()),
-        pa.array([one.reason for one in decoded], pa.string()),
-        pa.array([one.detail for one in decoded], pa.string()),
+        pa.array([payload.format for payload in decoded], pa.string()),
+        pa.array([payload.schema_id for payload in decoded], pa.int32()),
+        pa.array([payload.reason for payload in decoded], pa.string()),
+        pa.array([payload.detail for payload in decoded], pa.string()),
         taken.column(side),
     ]
     return pa.table(columns, schema=VALUE_ERRORS)

@@ -66,9 +66,9 @@ class TypedFunctions:
         parts: list[tuple[np.ndarray, pa.Array]] = []
         for (side, topic), rows in _places(sides, topics):
             decoder = self._decoder(TextDecoder, topic, side)
-            own = None if headers is None else rows_at(headers, rows)
-            found = decoder.decode(rows_at(payloads, rows), own)
-            parts.append((rows, found.column({TEXT: pa.string()})))
+            some_headers = None if headers is None else rows_at(headers, rows)
+            decoded = decoder.decode(rows_at(payloads, rows), some_headers)
+            parts.append((rows, decoded.column({TEXT: pa.string()})))
         return _put_together(parts, len(payloads))
 
     def kafka_topic_format(self, topics: pa.Array, samples: pa.Array) -> pa.Array:
@@ -77,17 +77,23 @@ class TypedFunctions:
         samples: lists of structs of key, value and headers. key, value: labels, as ``kafka_payload_as`` takes
         them. kind, certainty: of an application's topic (``TopicFormat``); null for others.
         """
-        found = []
+        formats_of_topics = []
         for topic, sample in zip(_whole(topics).to_pylist(), _whole(samples).to_pylist(), strict=True):
-            rows = [dict(zip((KEY, VALUE, "headers"), one.values(), strict=True)) for one in sample or ()]
+            rows = [
+                dict(zip((KEY, VALUE, "headers"), record.values(), strict=True)) for record in sample or ()
+            ]
             labels = topic_labels(self._reader, topic, rows)
             formats = [
-                one for side in (VALUE, KEY) if (one := TopicFormat.of_label(labels[side])) is not None
+                format_
+                for side in (VALUE, KEY)
+                if (format_ := TopicFormat.of_label(labels[side])) is not None
             ]
-            own = next((one for one in formats if one.kind != "plain"), next(iter(formats), None))
-            kind, certainty = (None, None) if own is None else (own.kind, own.certainty)
-            found.append({"kind": kind, "certainty": certainty, **labels})
-        return pa.array(found, TOPIC_FORMAT)
+            chosen = next(
+                (format_ for format_ in formats if format_.kind != "plain"), next(iter(formats), None)
+            )
+            kind, certainty = (None, None) if chosen is None else (chosen.kind, chosen.certainty)
+            formats_of_topics.append({"kind": kind, "certainty": certainty, **labels})
+        return pa.array(formats_of_topics, TOPIC_FORMAT)
 
     def kafka_payload_as(
         self, labels: pa.Array, topics: pa.Array, sides: pa.Array, payloads: pa.Array
@@ -96,12 +102,12 @@ class TypedFunctions:
 
         Null for null, and for what cannot be decoded.
         """
-        columns = (_whole(one).to_pylist() for one in (labels, topics, sides, payloads))
-        found: list[str | None] = []
+        columns = (_whole(column).to_pylist() for column in (labels, topics, sides, payloads))
+        texts: list[str | None] = []
         for label, topic, side, payload in zip(*columns, strict=True):
-            one = None if payload is None else self._reader.read(topic, side, payload, (), label or "")
-            found.append(None if one is None or one.reason is not None else text(one.value))
-        return pa.array(found, pa.string())
+            answer = None if payload is None else self._reader.read(topic, side, payload, (), label or "")
+            texts.append(None if answer is None or answer.reason is not None else text(answer.value))
+        return pa.array(texts, pa.string())
 
     def avro_to_json(self, payloads: pa.Array, ids: pa.Array) -> pa.Array:
         """Returns Avro payloads, framed or bare, as JSON by the schema id; null where it fails."""
@@ -118,8 +124,8 @@ class TypedFunctions:
         known: dict[int | None, str | None] = {None: None}
         for id_ in pc.unique(ids).to_pylist():
             if id_ is not None:
-                found = self._candidates(id_)
-                known[id_] = found[0].text if found else None
+                schemas = self._candidates(id_)
+                known[id_] = schemas[0].text if schemas else None
         return pa.array([known[id_] for id_ in ids.to_pylist()], pa.string())
 
     def labels(self, topic: str, rows: pa.RecordBatch | pa.Table) -> dict[str, str]:
@@ -129,10 +135,10 @@ class TypedFunctions:
         """
         if topic in TOPICS:
             return dict.fromkeys((KEY, VALUE), "")
-        found = topic_labels(self._reader, topic, rows.to_pylist())
+        labels = topic_labels(self._reader, topic, rows.to_pylist())
         return {
             side: LOOK if label == BYTES else "" if label in (TEXT, JSON) else label
-            for side, label in found.items()
+            for side, label in labels.items()
         }
 
     def kafka_payload(
@@ -150,9 +156,9 @@ class TypedFunctions:
         """
         if payloads.null_count:  # a log without keys is looked at once, not row by row
             held = payloads.is_valid()
-            columns = [one.filter(held) for one in (topics, sides, payloads, headers)]
-            found = self.kafka_payload(columns[0], columns[1], columns[2], columns[3], plain)
-            return found.take(_places_of(np.flatnonzero(held), len(payloads)))
+            columns = [column.filter(held) for column in (topics, sides, payloads, headers)]
+            decoded = self.kafka_payload(columns[0], columns[1], columns[2], columns[3], plain)
+            return decoded.take(_places_of(np.flatnonzero(held), len(payloads)))
         payloads, headers = _whole(payloads).cast(pa.binary()), _whole(headers).cast(HEADER_TYPE)
         looks = _Looks(len(payloads))
         for (side, topic), rows in _places(sides, topics):
@@ -171,8 +177,8 @@ class TypedFunctions:
         return self._decoders[place]
 
     def _candidates(self, id_: int) -> list[Any]:
-        found = self._reader.candidates("", VALUE, Framing(CONFLUENT, 5, id=id_))
-        return sorted(found, key=lambda one: one.is_gone)
+        schemas = self._reader.candidates("", VALUE, Framing(CONFLUENT, 5, id=id_))
+        return sorted(schemas, key=lambda schema: schema.is_gone)
 
     def _avro_of(self, id_: int, payloads: pa.BinaryArray) -> pa.Array:
         """Returns payloads as JSON texts by the schemas of an id; null for those that no schema consumes."""
@@ -185,10 +191,10 @@ class TypedFunctions:
                 left = texts.is_null().to_numpy(zero_copy_only=False) & (framed if start else True)
                 rows = np.flatnonzero(left & payloads.is_valid().to_numpy(zero_copy_only=False))
                 if len(rows):
-                    found = self._texts_of(schema, payloads.take(pa.array(rows)), start)
+                    exact = self._texts_of(schema, payloads.take(pa.array(rows)), start)
                     mask = np.zeros(len(payloads), np.bool_)
                     mask[rows] = True
-                    texts = pc.replace_with_mask(texts, pa.array(mask), found)
+                    texts = pc.replace_with_mask(texts, pa.array(mask), exact)
         return texts
 
     def _texts_of(self, schema: Schema, payloads: pa.BinaryArray, start: int) -> pa.Array:
@@ -284,9 +290,9 @@ def _whole(column: object) -> pa.Array:
 
 def _places(sides: pa.Array, topics: pa.Array) -> Iterator[tuple[tuple[str, str], np.ndarray]]:
     """Yields ((side, topic), their rows) for each distinct pair."""
-    coded = [_coded(one) for one in (sides, topics)]
-    side_of, topic_of = (one.indices.to_numpy(zero_copy_only=False).astype(np.int64) for one in coded)
-    names = [one.dictionary.to_pylist() for one in coded]
+    coded = [_coded(column) for column in (sides, topics)]
+    side_of, topic_of = (column.indices.to_numpy(zero_copy_only=False).astype(np.int64) for column in coded)
+    names = [column.dictionary.to_pylist() for column in coded]
     if len(names[0]) == len(names[1]) == 1:
         yield (names[0][0] or VALUE, names[1][0]), np.arange(len(topics))
         return

@@ -57,19 +57,21 @@ def registry_of(segments: Iterable[str]) -> Registry:
 def schema_segments(segments: pa.Table) -> list[str]:
     """Returns the ``_schemas`` segments among segments (LISTING_SCHEMA), else those next to their folders."""
     is_own = pc.equal(segments.column("topic"), SCHEMAS_TOPIC)
-    own: list[str] = segments.filter(is_own).sort_by("file_base_offset").column("segment").to_pylist()
-    return own or schemas_next_to(set(segments.column("partition_dir").to_pylist()))
+    segments_of_topic: list[str] = (
+        segments.filter(is_own).sort_by("file_base_offset").column("segment").to_pylist()
+    )
+    return segments_of_topic or schemas_next_to(set(segments.column("partition_dir").to_pylist()))
 
 
 def schemas_next_to(folders: Iterable[str]) -> list[str]:
     """Returns the URIs of segments of ``_schemas-0`` next to partition folders, sorted."""
-    found: set[str] = set()
+    segments: set[str] = set()
     for parent in {folder.rpartition("/")[0] for folder in folders}:
         system, path = open_store(parent)
         selector = fs.FileSelector(f"{path}/{SCHEMAS_TOPIC}-0", allow_not_found=True)
         names = (info.base_name for info in system.get_file_info(selector))
-        found.update(f"{parent}/{SCHEMAS_TOPIC}-0/{name}" for name in names if name.endswith(".log"))
-    return sorted(found)
+        segments.update(f"{parent}/{SCHEMAS_TOPIC}-0/{name}" for name in names if name.endswith(".log"))
+    return sorted(segments)
 
 
 class TypedRecords:
@@ -102,8 +104,8 @@ class TypedRecords:
 
     def learn(self, rows: pa.RecordBatch) -> None:
         """Learns which types rows of ``records`` hold. No rows, as of markers alone, say nothing."""
-        for side, one in self._of_sides(rows).items() if rows.num_rows else ():
-            one.learn(rows.column(side), rows.column("headers"))
+        for side, decoder in self._of_sides(rows).items() if rows.num_rows else ():
+            decoder.learn(rows.column(side), rows.column("headers"))
 
     def _of_sides(self, rows: pa.RecordBatch) -> dict[str, SideDecoder]:
         """Returns the decoder of each side. The first rows decide what payloads without a schema are."""
@@ -125,7 +127,7 @@ class TypedRecords:
         rows = rows.filter(pc.invert(rows.column("is_control")))
         before = {side: dict(types) for side, types in self.types.items()} if self._decoders else self._known
         headers = rows.column("headers")
-        found = {
+        decoded = {
             side: decoder.decode(rows.column(side), headers) for side, decoder in self._of_sides(rows).items()
         }
         if any(before[side] != self.types[side] for side in SIDES if before[side]):
@@ -133,15 +135,15 @@ class TypedRecords:
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
         columns["is_tombstone"] = rows.column(VALUE).is_null()
         for side in SIDES:
-            columns[side] = found[side].column(self.types[side])
-            columns[f"{side}_schema_id"] = found[side].ids()
+            columns[side] = decoded[side].column(self.types[side])
+            columns[f"{side}_schema_id"] = decoded[side].ids()
             reasons: list[str | None] = [None] * rows.num_rows
-            for row, wrong in found[side].wrong:
+            for row, wrong in decoded[side].wrong:
                 reasons[row] = wrong.reason
             columns[f"{side}_error"] = pa.array(reasons, pa.string())
         return pa.RecordBatch.from_pydict(columns)
 
     def _look(self, rows: pa.RecordBatch) -> list[str]:
         sample = rows.slice(0, _SAMPLE).select([*SIDES, "headers"]).to_pylist()
-        found = topic_labels(self._reader, self._topic, sample)
-        return [found[side] for side in SIDES]
+        labels = topic_labels(self._reader, self._topic, sample)
+        return [labels[side] for side in SIDES]

@@ -32,7 +32,7 @@ class TypedWriter:
         schema: ``typed_schema``.
         """
         written = in_memory(schema)
-        leaves = [leaf for one in written for leaf in _leaves(one.name, one.type)]
+        leaves = [leaf for field in written for leaf in _leaves(field.name, field.type)]
         named = Counter(path for path, _ in leaves)  # JSON has names with dots: a.b, and b in a
         leaves = [leaf for leaf in leaves if named[leaf[0]] == 1]
         texts = [path for path, type_ in leaves if _is_text(type_)]
@@ -52,7 +52,10 @@ class TypedWriter:
     def add(self, rows: pa.Table) -> None:
         """Adds rows (schema: ``in_memory``), and writes a row group once there are enough."""
         self._held.append(rows)
-        if sum(map(len, self._held)) >= _GROUP_ROWS or sum(one.nbytes for one in self._held) >= _GROUP_BYTES:
+        if (
+            sum(map(len, self._held)) >= _GROUP_ROWS
+            or sum(table.nbytes for table in self._held) >= _GROUP_BYTES
+        ):
             self._write()
 
     def _write(self) -> None:
@@ -68,7 +71,7 @@ class TypedWriter:
 def _leaves(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
     """Yields (path, type) of the Parquet columns of a column."""
     if pa.types.is_struct(type_):
-        parts = [(one.name, one.type) for one in type_]
+        parts = [(field.name, field.type) for field in type_]
     elif pa.types.is_map(type_):
         parts = [("key_value.key", type_.key_type), ("key_value.value", type_.item_type)]
     elif pa.types.is_list(type_):

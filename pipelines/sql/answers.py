@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from kafka_log_lake.pipelines.cli.errors import UserError, with_own_paths
 from kafka_log_lake.pipelines.cli.terminal import printable
-from kafka_log_lake.pipelines.query.json_rows import json_lines
-from kafka_log_lake.pipelines.query.rows import ResultColumn, printed
 from kafka_log_lake.pipelines.sql.connection import advice
+from kafka_log_lake.pipelines.sql.json_rows import json_lines
+from kafka_log_lake.pipelines.sql.rows import ResultColumn, printed
 from kafka_log_lake.pipelines.sql.statements import duckdb_text, tokens
 
 _BATCH_ROWS = 2048
@@ -101,10 +101,10 @@ def _judged(
 
     Raises a UserError for one that may not run.
     """
-    found = database.extract_statements(text)
-    if len(found) != 1:
-        raise UserError(f"SQL: {'one statement at a time' if found else 'there is no statement'}")
-    (statement,) = found
+    statements = database.extract_statements(text)
+    if len(statements) != 1:
+        raise UserError(f"SQL: {'one statement at a time' if statements else 'there is no statement'}")
+    (statement,) = statements
     kind, word = statement.type, statement.type.name
     if kind == _KIND.MULTI:
         word = _around_pivot(text)

@@ -97,9 +97,9 @@ def _moments(array: pa.Array) -> list[str]:
     zone = "" if is_date or kind.tz is None else "Z"
     numbers = array.cast(pa.int32() if is_date else pa.int64())
     times = numbers.cast(pa.int64()).fill_null(0).to_numpy().astype(f"datetime64[{unit}]")
-    found = []
+    texts = []
     for number, text in zip(numbers.to_pylist(), np.datetime_as_string(times, shown).tolist(), strict=True):
         sign = "+" if text[0] != "-" != text[4] else ""
         value = _INFINITE.get(number, f"{sign}{text}{zone}")
-        found.append("null" if number is None else f'"{value}"')
-    return found
+        texts.append("null" if number is None else f'"{value}"')
+    return texts
