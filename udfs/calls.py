@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kafka_log_lake.udfs import reads
 from kafka_log_lake.udfs.errors import JobError
 
 if TYPE_CHECKING:
@@ -37,26 +38,36 @@ def run_each(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
 
 
 def run_rows(function: Callable[[Any], Any], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs a function as a mapInArrow callable: rows (number, pickled item) -> (number, pickled result)."""
+    """Runs a function as a mapInArrow callable: rows (number, pickled item) -> (number, pickled pair of the
+    result and what it read).
+    """
     import pyarrow as pa
 
     for batch in batches:
         for number, item in zip(*batch.to_pydict().values(), strict=True):
-            result = pickle.dumps(function(pickle.loads(item)))
+            before = reads.counted()
+            done = function(pickle.loads(item))
+            result = pickle.dumps((done, reads.counted().less(before)))
             yield pa.RecordBatch.from_pydict(
                 {"number": pa.array([number], pa.int32()), "result": pa.array([result], pa.binary())}
             )
 
 
 def answer(call: bytes) -> bytes:
-    """Returns the pickled result of a call and None; or None and its JobError, or another's traceback."""
+    """Returns the pickled result of a call, None, and what it read; or None, its JobError or another's
+    traceback, and what it read.
+    """
+    before = reads.counted()
+    failed: object
     try:
         function, item = pickle.loads(call)
-        return pickle.dumps((function(item), None))
+        done = function(item)
+        return pickle.dumps((done, None, reads.counted().less(before)))
     except JobError as error:
-        return pickle.dumps((None, error))
+        failed = error
     except Exception:
-        return pickle.dumps((None, traceback.format_exc()))
+        failed = traceback.format_exc()
+    return pickle.dumps((None, failed, reads.counted().less(before)))
 
 
 def ask(connection: Connection, call: bytes) -> Any:
@@ -65,7 +76,8 @@ def ask(connection: Connection, call: bytes) -> Any:
     Raises the error of the call, a StageFailed or a JobError; an EOFError or an OSError if the worker ended.
     """
     connection.send_bytes(call)
-    result, error = pickle.loads(connection.recv_bytes())
+    result, error, read = pickle.loads(connection.recv_bytes())
+    reads.add(read)
     if error is not None:
         raise error if isinstance(error, JobError) else StageFailed(error)
     return result

@@ -28,6 +28,7 @@ from kafka_log_lake.pipelines.decode.next_steps import query_line, topic_query, 
 from kafka_log_lake.pipelines.listing.naming import UNREADABLE, UNREADABLE_FOLDER, unlooked_texts
 from kafka_log_lake.pipelines.plan.ledger import rows_to_arrow
 from kafka_log_lake.pipelines.plan.missing import elsewhere_texts, lost_texts
+from kafka_log_lake.udfs import reads
 from kafka_log_lake.udfs.batches.account import Unseen
 from kafka_log_lake.udfs.format.report_tables import RUNS
 
@@ -199,6 +200,7 @@ class Summary:
                 "undecoded": self.undecoded,
                 "swap_files": self.swap_files,
                 "bytes": self.bytes,
+                "reads": reads.counted().to_json(),
                 "seconds": round(self.seconds, 3),
                 "phases": {name: round(seconds, 3) for name, seconds in self.phases.items()},
                 "lake": self.lake,

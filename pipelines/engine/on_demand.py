@@ -30,6 +30,7 @@ from kafka_log_lake.pipelines.engine.session import (
     is_submitted,
     stop_session,
 )
+from kafka_log_lake.udfs import reads
 from kafka_log_lake.udfs.calls import MakeStage, run_rows, run_stage
 
 # Variables that name folders with configuration of Spark or Hadoop, or hold options of Spark
@@ -117,7 +118,7 @@ class SparkOnDemand:
         }
         rows = spark.createDataFrame(pa.table(columns)).repartitionById(together, "task").drop("task")
         done = rows.mapInArrow(partial(run_rows, function), "number int, result binary").toArrow()
-        return map(pickle.loads, done.sort_by("number").column("result").to_pylist())
+        return map(_result, done.sort_by("number").column("result").to_pylist())
 
     def run_stage(self, make: MakeStage, tasks: Sequence[pa.Table]) -> pa.Table:
         """Returns the rows that a stage gives for the rows of tasks, of which there is at least one."""
@@ -129,6 +130,13 @@ class SparkOnDemand:
             self.processes.close()
         if self._given is None and "spark" in vars(self):
             stop_session(self.spark)
+
+
+def _result(pickled: bytes) -> Any:
+    """Returns what a task gave, and counts what it read."""
+    result, read = pickle.loads(pickled)
+    reads.add(read)
+    return result
 
 
 @contextmanager

@@ -8,6 +8,10 @@ from collections.abc import Callable, Sequence
 
 from kafka_log_lake.pipelines.cli.declaration import Command
 from kafka_log_lake.pipelines.cli.options import exit_code_of, parse_arguments, set_up_logging
+from kafka_log_lake.pipelines.cli.status import say
+from kafka_log_lake.pipelines.cli.terminal import counted_noun
+from kafka_log_lake.pipelines.cli.text_tables import size_text
+from kafka_log_lake.udfs import reads
 
 
 def run_command(
@@ -24,6 +28,7 @@ def run_command(
         if parsed is None:
             return
         settings, others = parsed
+        reads.reset()
         if argv is None:  # the process runs this command and nothing else
             from kafka_log_lake.udfs.no_pandas import without_pandas
 
@@ -42,8 +47,16 @@ def run_command(
 
     again = "; start the same command again to continue" if command.continues else ""
     code = exit_code_of(job, again)
+    if reads.counted().tier_requests:
+        say(_words(reads.counted()))
     # A process looks for garbage once more when it ends, which takes as long as a small log. DuckDB's module
     # reports what it did not free itself
     if argv is None and "duckdb" not in sys.modules:
         gc.freeze()
     return code
+
+
+def _words(read: reads.Reads) -> str:
+    sources = f"{counted_noun(read.requests, 'request')}, {size_text(read.bytes)} of the sources"
+    tier = f"{counted_noun(read.tier_requests, 'request')}, {size_text(read.tier_bytes)} of the tier"
+    return f"read: {sources}; {tier}"

@@ -10,6 +10,7 @@ from kafka_log_lake.pipelines.scan import disks, losses, tier
 from kafka_log_lake.pipelines.scan.findings import Findings
 from kafka_log_lake.pipelines.scan.losses import next_steps
 from kafka_log_lake.pipelines.scan.topics import by_topic, topic_object
+from kafka_log_lake.udfs import reads
 from kafka_log_lake.udfs.batches.account import Account
 
 
@@ -62,6 +63,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
         ],
         "swap_files": findings.swap_files,
         "tier_report": tier.to_json(findings),
+        "reads": reads.counted().to_json(),
         "skipped": dict(sorted(findings.skipped.items())),
         "passed_over": [one._asdict() for one in findings.passed_over],
         "unreadable": findings.unreadable,

@@ -22,6 +22,7 @@ from kafka_log_lake.pipelines.listing.naming import PARTITION_FOLDER
 from kafka_log_lake.pipelines.listing.uris import canonical, local_path, parse_source
 from kafka_log_lake.udfs.format.file_names import OFFSET_DIGITS, SEGMENT_SUFFIX
 from kafka_log_lake.udfs.format.layout import MAX_OFFSET
+from kafka_log_lake.udfs.reads import use_tier_roots
 from kafka_log_lake.udfs.storage.byte_source import MANIFEST, SourceError, reason_of
 from kafka_log_lake.udfs.storage.foreign import LOCAL_TIER, PLUGIN_TIER, name_kind
 from kafka_log_lake.udfs.storage.store import canonical_uri, open_store
@@ -128,6 +129,7 @@ def list_tier(places: Sequence[str]) -> Tier:
         tier.roots += (root,)
         for uri, size, modified in _files(root):
             _add(uri, size, modified, by_stem, tier)
+    use_tier_roots(tier.roots)
     tier.segments = sorted(by_stem.values(), key=lambda one: (one.topic, one.partition, one.base, one.name))
     _read_manifests(tier.segments)
     return tier

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafka_log_lake.pipelines.find import command as find
+from kafka_log_lake.udfs import reads
 from tests.feature.tier.test_one_log import DATA, truth
 from tests.support.object_store import BREAK, DROP, ERROR, PASS, Store, uri
 
@@ -39,6 +40,12 @@ def test_a_tier_in_a_store_gives_what_consumers_read(
     read = {Path(path.partition("?")[0]).name for method, path in store.paths if method == "GET"}
     small = [one.name for one in (CASE / "tier").rglob("*.log") if "/small-" in str(one)]
     assert set(small) & read
+    counted = reads.counted()
+    objects = [(how, path) for how, path in store.paths if ".rsm-manifest" in path or ".log" in path]
+    assert counted.tier_bytes == sum(
+        store.sent[path] for path in {path for how, path in objects if how == "GET"}
+    )
+    assert counted.tier_requests == len(objects)
     store.meet = lambda number, method, path: (BREAK, DROP, ERROR, PASS, PASS)[number % 5]
     assert found(store, capsysbinary) == truth("encrypted")
     assert store.met[BREAK] + store.met[DROP] + store.met[ERROR] > 5

@@ -17,7 +17,7 @@ PACKAGE = "kafka_log_lake"
 SOURCES = sorted(path for name in ("udfs", "pipelines", PACKAGE) for path in ROOT.glob(f"{name}/**/*.py"))
 # Bytes to Arrow: what runs on executors and in worker processes. spark/ alone knows Spark
 UDFS = (
-    *("package_files", "no_pandas", "compute", "words", "errors", "now_reading", "calls", "worker"),
+    *("package_files", "no_pandas", "compute", "words", "errors", "now_reading", "reads", "calls", "worker"),
     *("format", "kernels", "storage", "decoder", "batches", "files", "arrow", "functions", "values"),
     *("indexes", "spark"),
 )

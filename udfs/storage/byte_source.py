@@ -17,6 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
+from kafka_log_lake.udfs.reads import count, is_of_tier
 from kafka_log_lake.udfs.storage.regular_file import RefusedFile, open_regular
 from kafka_log_lake.udfs.words import counted_noun
 
@@ -132,6 +133,7 @@ class FileSource:
             raise SourceUnreadable(str(error.strerror)) from error
         except OSError as error:
             raise _cannot("opened", error) from error
+        self._is_tier = is_of_tier(path)
         self._unreadable: dict[int, UnreadableRange] = {}
         self._last = 0, 0  # the range of the last read
         self._requested = 0  # the end of what the system was to read ahead
@@ -152,6 +154,8 @@ class FileSource:
             if got == 0:
                 break
             done += got
+        if self._is_tier is not None:
+            count(self._is_tier, 1, done)
         return done
 
     def _read_ahead(self, begin: int, end: int) -> None:

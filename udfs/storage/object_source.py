@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kafka_log_lake.udfs.reads import count, is_of_tier
 from kafka_log_lake.udfs.storage.byte_source import (
     SourceChanged,
     SourceUnreadable,
@@ -33,6 +34,8 @@ class ObjectSource:
         self._uri = uri
         self._file: Any = _checked(self._open, "opened")
         self._size = int(_checked(self._file.size, "opened"))
+        self._is_tier = is_of_tier(uri)
+        count(self._is_tier, 1, 0)
         self._stop = self._size if stop is None else min(stop, self._size)
         self._blocks: dict[int, np.ndarray] = {}  # by position, in the order they were fetched
         self._next: tuple[range, Future[np.ndarray]] | None = None
@@ -120,6 +123,7 @@ class ObjectSource:
     def _fetch(self, position: int, size: int) -> np.ndarray:
         """Fetches ``size`` bytes (uint8) from ``position`` on, fewer at the end of the object."""
         data = _checked(lambda: self._file.read_at(min(size, self._size - position), position), "read")
+        count(self._is_tier, 1, len(data))
         return np.frombuffer(data, dtype=np.uint8)
 
     def unreadable(self, position: int, end: int) -> list[UnreadableRange]:

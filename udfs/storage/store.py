@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from kafka_log_lake.udfs import reads
 from kafka_log_lake.udfs.errors import install
 from kafka_log_lake.udfs.storage.byte_source import path_of_uri, reason_of
 from kafka_log_lake.udfs.storage.tier_keys import VARIABLE
@@ -61,7 +62,7 @@ def store_variables() -> dict[str, str]:
     alike.
     """
     of_s3 = {name: os.environ[name] for name in S3_VARIABLES if name in os.environ}
-    of_s3 |= {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
+    of_s3 |= {name: os.environ[name] for name in (VARIABLE, reads.VARIABLE) if name in os.environ}
     return _OF_SESSION | of_s3 | {k: v for k, v in os.environ.items() if k.startswith("FSSPEC_")}
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import zstandard
 
 from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX
+from kafka_log_lake.udfs.reads import count, is_of_tier
 from kafka_log_lake.udfs.storage.byte_source import (
     MANIFEST,
     ByteSource,
@@ -43,12 +44,16 @@ def small_object(uri: str, most: int) -> bytes:
     path = path_of_uri(uri)
     try:
         if path is not None:
-            return read_regular(path, most)
+            data = read_regular(path, most)
+            count(is_of_tier(path), 1, len(data))
+            return data
         system, place = open_store(uri)
         with system.open_input_file(place) as file:
             if file.size() > most:
                 raise SourceUnreadable(f"{uri} is larger than {most} bytes")
-            return bytes(file.read())
+            data = bytes(file.read())
+            count(is_of_tier(uri), 2, len(data))  # its size, its bytes
+            return data
     except FileNotFoundError:
         raise SourceChanged(f"{uri.rpartition('/')[2]} is missing") from None
     except OSError as error:
