@@ -77,6 +77,15 @@ def llms_text(names: dict[Path, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _version() -> str:
+    """Returns the version without an import: the environment of the site lacks the packages."""
+    found = re.search(
+        r'^__version__ = "(.+?)"', (ROOT / "kafka_log_lake" / "__init__.py").read_text(), re.MULTILINE
+    )
+    assert found is not None
+    return found[1]
+
+
 def main() -> None:
     """Writes the pages, their images and schemas, and ``llms.txt``, the list for language models."""
     shutil.rmtree(PAGES, ignore_errors=True)
@@ -85,6 +94,8 @@ def main() -> None:
     names = sources()
     for path, name in names.items():
         (PAGES / name).write_text(page(path, names))
+    with (PAGES / "index.md").open("a") as home:
+        home.write(f"\nThese pages are of version {_version()}: check out another tag for those of others.\n")
     (PAGES / "llms.txt").write_text(llms_text(names))
 
 
