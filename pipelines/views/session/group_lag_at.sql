@@ -15,6 +15,8 @@
 --   cluster string: The cluster of the group and of the logs (`log_clusters`): topic id of `__consumer_offsets`, else the log directory of its copy
 --   unread_commits bigint: Later commits of the group to this partition that can't be read: it may have been further
 --   note string: What is missing for a certain answer; null where nothing is
+--   last_stable_offset bigint: Where READ_COMMITTED consumers stopped then: the first offset of the first transaction that was open, else end_offset
+--   readable_lag bigint: Offsets from committed_offset, or from log_start_offset if that is higher, to last_stable_offset: a READ_COMMITTED consumer could get no further then
 WITH said AS (
   SELECT c.cluster, c.topic, c.partition, c.committed_offset, c.commit_timestamp, c.record_offset, c.segment, c.is_read,
     max(CASE WHEN c.is_read THEN c.record_offset END) OVER (PARTITION BY c.cluster, c.topic, c.partition) AS last_read
@@ -42,6 +44,17 @@ WITH said AS (
     AND l.partition_dir = r.partition_dir AND l.internal_topic = '__consumer_offsets'
   WHERE r.timestamp <= at_time AND r.topic IN (SELECT topic FROM held)
   GROUP BY l.cluster, r.topic, r.partition
+), stretches AS ( -- of transactions; of several copies of a log some may lack the marker
+  SELECT l.cluster, t.topic, t.partition, t.producer_id, t.first_offset, max(t.marker_offset) AS marker_offset
+  FROM transactions t JOIN log_clusters l ON l.topic = t.topic AND l.partition = t.partition
+    AND l.partition_dir = t.partition_dir AND l.internal_topic = '__consumer_offsets'
+  WHERE t.first_offset IS NOT NULL AND t.topic IN (SELECT topic FROM held)
+  GROUP BY l.cluster, t.topic, t.partition, t.producer_id, t.first_offset
+), stable AS (
+  SELECT e.cluster, e.topic, e.partition, min(t.first_offset) AS last_stable_offset
+  FROM ends e JOIN stretches t ON t.cluster = e.cluster AND t.topic = e.topic AND t.partition = e.partition
+    AND t.first_offset < e.end_offset AND (t.marker_offset IS NULL OR t.marker_offset >= e.end_offset)
+  GROUP BY e.cluster, e.topic, e.partition
 ), known AS (
   SELECT count(*) AS commits, count(CASE WHEN is_read AND committed_offset IS NOT NULL THEN 1 END) AS offsets,
     count(CASE WHEN is_by_then THEN 1 END) AS commits_by_then
@@ -65,9 +78,13 @@ SELECT h.topic, h.partition, h.committed_offset, h.commit_timestamp, e.end_offse
     WHEN e.end_offset IS NULL THEN 'the lake has no record of this partition up to that time'
     WHEN u.records > 0 THEN 'some records of __consumer_offsets can''t be read (unread_internal): one may be a later commit of the group'
     WHEN h.committed_offset < o.cut_before THEN 'the committed offset lies below the log start: the group goes on where auto.offset.reset says'
-    END AS note
+    END AS note, coalesce(s.last_stable_offset, e.end_offset) AS last_stable_offset,
+  CASE WHEN e.end_offset IS NOT NULL AND h.committed_offset IS NOT NULL THEN CAST(least(greatest(
+    CAST(coalesce(s.last_stable_offset, e.end_offset) AS DECIMAL(38, 0)) - greatest(h.committed_offset, coalesce(o.log_start_offset, h.committed_offset)), 0),
+    9223372036854775807) AS BIGINT) END AS readable_lag
 FROM held h CROSS JOIN unread u LEFT JOIN ends e ON e.cluster = h.cluster AND e.topic = h.topic AND e.partition = h.partition
 LEFT JOIN logs_of o ON o.cluster = h.cluster AND o.topic = h.topic AND o.partition = h.partition
+LEFT JOIN stable s ON s.cluster = h.cluster AND s.topic = h.topic AND s.partition = h.partition
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, CAST(NULL AS BIGINT),
   CASE WHEN c.segments = 0 THEN 'the lake has no __consumer_offsets: no group is known'
@@ -76,5 +93,5 @@ SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, CAST(NULL AS BIGINT),
     WHEN k.commits > 0 THEN 'the lake has only deletions of the group''s commits'
     WHEN m.records > 0 THEN 'the group has members, and no commit'
     ELSE 'no group of this name has a record in the partitions of __consumer_offsets that the lake has' END
-  || CASE WHEN u.records > 0 THEN '; some of its records can''t be read (unread_internal): they may be of the group' ELSE '' END
+  || CASE WHEN u.records > 0 THEN '; some of its records can''t be read (unread_internal): they may be of the group' ELSE '' END, NULL, CAST(NULL AS BIGINT)
 FROM known k CROSS JOIN members m CROSS JOIN copies c CROSS JOIN unread u CROSS JOIN answers a WHERE a.found = 0

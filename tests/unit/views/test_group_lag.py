@@ -101,6 +101,16 @@ def test_what_a_lag_is_made_of(made: Ask) -> None:
     assert "past the end" in notes["past"]
 
 
+def test_a_lag_at_a_time_ends_where_a_transaction_was_open_then(made: Ask) -> None:
+    def at(group: str) -> tuple[int, ...]:
+        (row,) = made(f"SELECT * FROM group_lag_at('{group}', TIMESTAMP '2030-01-01 00:00:00Z')")
+        return tuple(row[name] for name in ("lag", "end_offset", "last_stable_offset", "readable_lag"))
+
+    assert at("near") == (8, 23, 20, 5)
+    assert at("at-end") == (0, 23, 20, 0)
+    assert at("far") == (20, 23, 20, 10)  # what can be read begins at the log start
+
+
 def test_a_record_that_is_not_known_may_be_of_any_group(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     put(logs / "t-0", 0, batch(0, 3))
