@@ -6,6 +6,7 @@ them escapes them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder
 
 from kafka_log_lake.pipelines.cli.terminal import time_text
@@ -24,11 +26,15 @@ from kafka_log_lake.pipelines.quality_report.check import ERROR, Check
 from kafka_log_lake.pipelines.typed.records_files import sampled_formats
 from kafka_log_lake.pipelines.typed.schemas import registry_of_state
 from kafka_log_lake.udfs.format.report_tables import QUALITY_METRICS, RUNS
-from kafka_log_lake.udfs.format.schema import QUARANTINE, RECORDS
+from kafka_log_lake.udfs.format.schema import QUARANTINE, RECORDS, SEGMENTS
+from kafka_log_lake.udfs.values.internal.columns import internal_records
+from kafka_log_lake.udfs.values.internal.topics import TOPICS
 from kafka_log_lake.udfs.values.schemas.profile import PayloadFormat
 
 _WORST = 8
 _RUNS = 30
+# Records of an internal topic above which they are not all decoded for the report
+_MOST_INTERNAL = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,15 @@ class Worst:
     fields: list[header.HeaderField]
     dump: list[tuple[str, str, str]]
     page: str | None = None
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Damaged ranges, keys, values or records of an internal topic that a reason keeps from being read."""
+
+    what: str
+    reason: str
+    count: int
 
 
 @dataclass(frozen=True)
@@ -200,7 +215,8 @@ class QualityReport:
     """Everything that a report shows.
 
     in_part: segments that the lake holds in part, or not at all. unreadable: files and folders that the last
-    job could not read. payloads: formats of keys and values in a sample of each topic.
+    job could not read. payloads: formats of keys and values in a sample of each topic. unread: counts of what
+    could not be read, by reason.
     at: the run or time of an earlier state; None for the current state.
     """
 
@@ -218,6 +234,7 @@ class QualityReport:
     formats: list[Format]
     compression: list[Compression]
     payloads: list[PayloadFormat]
+    unread: list[Unread]
     outcomes: list[OutcomeCounts]
     runs: list[Run]
     at: str | None = None
@@ -259,10 +276,32 @@ def gather(
         formats=[Format(*row) for row in _query(database, "formats")],
         compression=[Compression(*row) for row in _query(database, "compression")],
         payloads=sampled_formats(address, tables[RECORDS.name], registry_of_state(address, at)),
+        unread=[
+            *(Unread(*row) for row in _query(database, "unread")),
+            *_unread_internal(tables[RECORDS.name], tables[SEGMENTS.name]),
+        ],
         outcomes=[OutcomeCounts(*row) for row in _query(database, "transactions")],
         runs=[] if at else _runs(address),
         at=at,
     )
+
+
+def _unread_internal(records: DeltaTable, segments: DeltaTable) -> list[Unread]:
+    """Counts records of internal topics that can't be read, by reason; of large topics none."""
+    named = " OR ".join(f"topic = {sql_literal(topic)}" for topic in TOPICS)
+    sizes: Counter[str] = Counter()
+    for row in read_rows(segments, SEGMENTS.arrow_schema(), ["topic", "records"], named).to_pylist():
+        sizes[row["topic"]] += row["records"]
+    found = []
+    for topic in sorted(topic for topic, size in sizes.items() if 0 < size <= _MOST_INTERNAL):
+        columns = ["topic", "key", "value", "is_control"]
+        where = f"topic = {sql_literal(topic)}"
+        rows = read_rows(records, RECORDS.arrow_schema(), columns, where)
+        for batch in rows.filter(pc.invert(rows.column("is_control"))).to_batches():
+            read = internal_records(*(batch.column(name) for name in columns[:3])).to_pylist()
+            found += [(topic, one["error"]) for one in read if one["error"] and one["value"] is None]
+    counts = sorted(Counter(found).items())
+    return [Unread(f"records of {topic}", reason, count) for (topic, reason), count in counts]
 
 
 def _sql(name: str) -> str:

@@ -90,6 +90,9 @@ def markdown(report: QualityReport) -> str:
         lines += ["", "## Damage", "", *_damage_lines(damaged)]
     if report.payloads:
         lines += ["", "## Keys and values", "", *_payload_lines(report.payloads)]
+    if report.unread:
+        rows = ((one.what, one.reason, f"{one.count:,}") for one in report.unread)
+        lines += ["", "## What could not be read", "", *_table(("what", "reason", "count"), rows)]
     if len(report.runs) > 1:
         lines += ["", "## Runs", "", *_run_lines(report)]
     return "\n".join(lines) + "\n"

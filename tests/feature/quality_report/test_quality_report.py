@@ -216,8 +216,23 @@ def test_figures_of_the_json(damaged: str, tmp_path: Path) -> None:
     (failure,) = found["failures"]
     assert (failure["position"], failure["size"]) == (len(SOUND), len(batch(200)))
     assert [(row["magic"], row["codec"], row["batches"]) for row in found["formats"]] == [(2, "none", 4)]
+    assert found["unread"] == [
+        {"what": "damaged ranges", "reason": reason, "count": 1} for reason in ("crc_mismatch", "garbage")
+    ]
     failed = {row["check"]["name"] for row in found["results"] if row["failed"]}
     assert failed == {"crc_failure_rate", "damaged_bytes", "torn_tails"}
+
+
+def test_records_of_internal_topics_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
+    records = tuple(Record(key=b"\0\x63", value=b"\0\0") for _ in range(3))
+    put(tmp_path / "logs" / "__consumer_offsets-0", 0, Batch(records).encode())
+    lake = str(tmp_path / "lake")
+    as_command.decode(None, Settings(source=(str(tmp_path / "logs"),), lake=lake))
+    page, found, text = report(lake, tmp_path)
+    what, reason = "records of __consumer_offsets", "key: record type 99 is not known"
+    assert found["unread"] == [{"what": what, "reason": reason, "count": 3}]
+    assert reason in text
+    assert reason in page.text()
 
 
 # --- The command ---
