@@ -11,8 +11,9 @@ count anew in another cluster, and a consumer with a higher one waits for metada
 from __future__ import annotations
 
 import re
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 SHARE, STREAMS, CONSUMER, CLASSIC = "share", "streams", "consumer", "classic"
 VIEWS = "FROM consumer_offsets, consumer_groups, share_groups"
 _SECONDS = 60.0  # for an answer of the target
+_PASSING = {
+    *("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "REQUEST_TIMED_OUT"),
+    *("_TIMED_OUT", "_TRANSPORT", "UNSTABLE_OFFSET_COMMIT", "NOT_LEADER_FOR_PARTITION"),
+}
 _IDLE = {"EMPTY", "DEAD"}
 _UNKNOWN_GROUP = "GROUP_ID_NOT_FOUND"
 GONE = "its own record was not restored: the next one"
@@ -271,7 +276,7 @@ class _Target:
         from confluent_kafka import KafkaException
 
         try:
-            found = self._one(self._admin.describe_consumer_groups([group], request_timeout=_SECONDS))
+            found = _asked(lambda: self._admin.describe_consumer_groups([group], request_timeout=_SECONDS))
         except KafkaException as error:
             if error.args[0].name() == _UNKNOWN_GROUP:
                 return ""
@@ -289,15 +294,17 @@ class _Target:
         places = [TopicPartition(*place) for place in sorted({_key(one) for one in rows})]
         asked = [ConsumerGroupTopicPartitions(group, places)]
         try:
-            found = self._one(self._admin.list_consumer_group_offsets(asked, request_timeout=_SECONDS))
+            found = _asked(lambda: self._admin.list_consumer_group_offsets(asked, request_timeout=_SECONDS))
         except KafkaException as error:
             if error.args[0].name() == _UNKNOWN_GROUP:
                 return {}
             raise
+        for one in found.topic_partitions:
+            if one.error:  # what is there is not known: it must not be replaced
+                raise KafkaException(one.error)
         return {
             (one.topic, one.partition): (one.offset if one.offset >= 0 else None, one.metadata or "")
             for one in found.topic_partitions
-            if one.error is None
         }
 
     def _to_commit(self, rows: Sequence[GroupDone]) -> list[GroupDone]:
@@ -318,13 +325,29 @@ class _Target:
             for place, one in lowest.items()
         ]
         asked = [ConsumerGroupTopicPartitions(group, wanted)]
-        found = self._one(self._admin.alter_consumer_group_offsets(asked, request_timeout=_SECONDS))
+        found = _asked(lambda: self._admin.alter_consumer_group_offsets(asked, request_timeout=_SECONDS))
         return {(one.topic, one.partition): _said(one.error) for one in found.topic_partitions if one.error}
 
-    @staticmethod
-    def _one(futures: dict[Any, Future[Any]]) -> Any:
-        (future,) = futures.values()
-        return future.result(_SECONDS + 10)
+
+def _asked(ask: Callable[[], dict[Any, Future[Any]]]) -> Any:
+    """Returns the answer about one group; asks again while its coordinator moves or loads. Raises its error.
+
+    A new cluster loads it at the first question. An answer may have such an error for each partition.
+    """
+    from confluent_kafka import KafkaException
+
+    until = time.monotonic() + _SECONDS
+    while True:
+        (future,) = ask().values()
+        try:
+            found = future.result(_SECONDS + 10)
+            passing = {one.error.name() for one in getattr(found, "topic_partitions", ()) if one.error}
+            if not passing & _PASSING or time.monotonic() > until:
+                return found
+        except KafkaException as error:
+            if error.args[0].name() not in _PASSING or time.monotonic() > until:
+                raise
+        time.sleep(0.3)
 
 
 def _key(one: GroupDone) -> tuple[str, int]:
