@@ -59,8 +59,6 @@ def _record_batches() -> list[Vector]:
     nulls = (Record(), Record(key=b"", value=b""), Record(key=b"k"), Record(value=b"v"))
     headers = ((b"a", b"1"), (b"a", b"2"), (b"null", None), (b"empty", b""))
     data = Batch(_THREE, flags=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=0)
-    gaps = tuple(Record(key=b"k", value=b"v%d" % i, offset_delta=i) for i in (1, 4))
-    times = tuple(Record(value=b"v", timestamp_delta=delta) for delta in (0, -5, 5_000_000_000))
     return [
         Vector("v2-plain", "three records", _PLAIN),
         Vector(
@@ -87,6 +85,14 @@ def _record_batches() -> list[Vector]:
             data.encode() + marker(3, 7) + Batch(_THREE, base_offset=4).encode(),
             f"{_GITHUB}tulios/kafkajs/issues/403",
         ),
+    ]
+
+
+def _changed_batches() -> list[Vector]:
+    """Returns batches that the cleaner or a broker changed, and those with unusual times and offsets."""
+    gaps = tuple(Record(key=b"k", value=b"v%d" % i, offset_delta=i) for i in (1, 4))
+    times = tuple(Record(value=b"v", timestamp_delta=delta) for delta in (0, -5, 5_000_000_000))
+    return [
         Vector(
             "v2-compacted",
             "compaction removed the first and the last records of a batch",
@@ -119,6 +125,11 @@ def _record_batches() -> list[Vector]:
             "the broker changed the leader epoch, which the checksum does not cover",
             flip(_PLAIN, 15, 0x07),
         ),
+    ]
+
+
+def _compressed_batches() -> list[Vector]:
+    return [
         *(_compressed(name, codec) for name, codec in (("gzip", GZIP), ("snappy", SNAPPY), ("lz4", LZ4))),
         _compressed("zstd", ZSTD),
         Vector(
@@ -213,7 +224,10 @@ def _messages() -> list[Vector]:
 
 def vectors() -> list[Vector]:
     """Returns all vectors, by name."""
-    return sorted([*_record_batches(), *_damaged(), *_messages()], key=lambda one: one.name)
+    return sorted(
+        [*_record_batches(), *_changed_batches(), *_compressed_batches(), *_damaged(), *_messages()],
+        key=lambda one: one.name,
+    )
 
 
 def expected(batches: list[dict[str, Any]]) -> dict[str, Any]:

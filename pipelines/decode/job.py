@@ -275,11 +275,7 @@ def _run_all(
     warnings.update(_left_segments("changed while it was read, left for the next run", changed))
     warnings.update(plan.obsolete.warnings())
     warnings.update(_left_segments("can't be read", unreadable))
-    summary.unread = sorted(unreadable)
-    summary.known_damage = plan.known_counts("damaged")
-    summary.regressing |= plan.known_counts("offset_regressions").keys()
-    in_part, summary.undecoded = plan.known_in_part()
-    summary.in_part += in_part
+    _note_plan(summary, settings, listing, plan, unreadable)
     if work.finds_missing:
         with progress.phase("finding missing offsets"):
             rows = ledger_of_logs(lake, plan, has_changed)
@@ -291,6 +287,22 @@ def _run_all(
     if settings.with_indexes:
         with progress.phase("indexes"):
             write_indexes(lake, listing.segments, summary.run_id)
+    summary.warnings = counted(warnings) + summary.own_warnings()
+    return True
+
+
+def _note_plan(
+    summary: Summary, settings: Settings, listing: Listing, plan: Plan, unreadable: Mapping[str, str]
+) -> None:
+    """Adds to the summary what the listing and the ledger say of segments that the run did not decode.
+
+    unreadable: URI -> why, of all that can't be read.
+    """
+    summary.unread = sorted(unreadable)
+    summary.known_damage = plan.known_counts("damaged")
+    summary.regressing |= plan.known_counts("offset_regressions").keys()
+    in_part, summary.undecoded = plan.known_in_part()
+    summary.in_part += in_part
     summary.has_schemas = settings.sink != CATALOG and listing.has_topic(SCHEMAS_TOPIC)
     summary.touched = 0 if settings.verify_content or settings.from_raw else plan.touched
     summary.unchanged, summary.skipped = plan.unchanged, dict(sorted(listing.skipped.items()))
@@ -298,8 +310,6 @@ def _run_all(
     files = len(unreadable.keys() - listing.unreadable.keys())
     if files:
         summary.skipped[UNREADABLE] = summary.skipped.get(UNREADABLE, 0) + files
-    summary.warnings = counted(warnings) + summary.own_warnings()
-    return True
 
 
 def _left_segments(what: str, segments: Mapping[str, str]) -> list[str]:

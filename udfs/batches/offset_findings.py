@@ -155,18 +155,22 @@ def order(
     rows, is_clear = rows[is_hole], is_clear[is_hole]
     _set_causes(rows, is_clear, is_compacted, np.isin(rows["file_base"], sorted(unread)))
     with_batches = sorted_[sorted_["batches"] > 0]
-    end: int | None = files[0]
-    if len(kept):
-        end = int(reached[-1]) + 1 if reached[-1] < _LARGEST else None
     return Order(
         rows,
         is_wrong,
         is_compacted,
         int(with_batches["first"].min()) if len(with_batches) else None,
         int(with_batches["last"].max()) if len(with_batches) else None,
-        end,
+        _end_offset(reached, files[0]),
         _around(sorted_, reached, at_end, len(damaged), files[0]),
     )
+
+
+def _end_offset(reached: np.ndarray, first_file: int) -> int | None:
+    """Returns the offset after the last batch, without one that of the first file; None past 2^63 - 1."""
+    if not len(reached):
+        return first_file
+    return int(reached[-1]) + 1 if reached[-1] < _LARGEST else None
 
 
 def _grown(counts: np.ndarray, total: int) -> np.ndarray:

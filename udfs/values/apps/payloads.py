@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,7 +80,22 @@ def side_reader(format_: TopicFormat, side: str, registered: Read) -> SideReader
         )
     key, value = (serde(names[side_name], size, registered) for side_name in (_KEY, _VALUE))
     of_key, of_value = (arrow_type(names[side_name]) for side_name in (_KEY, _VALUE))
-    layouts: dict[tuple[str, str], tuple[Callable[[bytes], Any], pa.DataType]] = {
+    layouts = _layouts(key, value, of_key, of_value, size)
+    if (kind, side) in layouts:
+        return SideReader(kind, *layouts[kind, side], format_.is_declared)
+    name = names[side] or "bytes"
+    read, type_ = (key, of_key) if side == _KEY else (value, of_value)
+    return SideReader("text" if name in ("string", "uuid") else name, read, type_, format_.is_declared)
+
+
+def _layouts(
+    key: Read, value: Read, of_key: pa.DataType, of_value: pa.DataType, size: int | None
+) -> dict[tuple[str, str], tuple[Read, pa.DataType]]:
+    """Returns the layouts of Streams around keys and values: (kind, side) -> reader and Arrow type.
+
+    key, value: readers of the keys and values within. size: of windows, in ms.
+    """
+    layouts: dict[tuple[str, str], tuple[Read, pa.DataType]] = {
         ("window-changelog", _KEY): (
             lambda data: streams.window_store_key(data, key, size),
             streams.window_type(of_key, has_sequence=True),
@@ -121,11 +136,7 @@ def side_reader(format_: TopicFormat, side: str, registered: Read) -> SideReader
             lambda data: streams.registration(data, value),
             streams.registration_type(of_value),
         )
-    if (kind, side) in layouts:
-        return SideReader(kind, *layouts[kind, side], format_.is_declared)
-    name = names[side] or "bytes"
-    read, type_ = (key, of_key) if side == _KEY else (value, of_value)
-    return SideReader("text" if name in ("string", "uuid") else name, read, type_, format_.is_declared)
+    return layouts
 
 
 def error_headers(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, str | None]:
