@@ -91,6 +91,7 @@ def main() -> None:
     shutil.rmtree(PAGES, ignore_errors=True)
     for folder in ("images", "schemas"):
         shutil.copytree(ROOT / "docs" / folder, PAGES / folder)
+    shutil.copy(ROOT / "docs" / "file_worker.js", PAGES)
     names = sources()
     for path, name in names.items():
         (PAGES / name).write_text(page(path, names))
