@@ -10,7 +10,19 @@ from benchmarks import report
 from benchmarks.harness import SCALES, say
 
 PARTS = (
-    *("kernels", "resync", "job", "flush", "broker", "watch", "memory", "slices", "spark_flow", "planning"),
+    *(
+        "kernels",
+        "resync",
+        "job",
+        "flush",
+        "broker",
+        "watch",
+        "restore",
+        "memory",
+        "slices",
+        "spark_flow",
+        "planning",
+    ),
     *("startup", "views", "reads", "find", "recover", "typed"),
 )
 FULL_PARTS = (*PARTS, "growth")

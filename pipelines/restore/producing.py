@@ -170,19 +170,22 @@ class _Writer:
     def _send(self, window: Window) -> _Delivered:
         """Gives all records of a window to the producer; its queue takes them, as they fit in memory."""
         delivered, produce, poll = _Delivered(), self._producer.produce, self._producer.poll
-        topic, last = self._task.plan.target, len(window.offsets) - 1
+        topic, last, each = self._task.plan.target, len(window.offsets) - 1, self._each
         columns = (window.keys, window.values, window.headers, window.timestamps, window.targets)
         for number, (key, value, headers, timestamp, partition) in enumerate(zip(*columns, strict=True)):
-            more: dict[str, Any] = {} if headers is None else {"headers": headers}
-            if self._each or number in (0, last):
-                more["on_delivery"] = delivered.callback(number)
             while True:
                 try:
+                    if headers is None and not each and 0 < number < last:  # a dict takes half as long
+                        produce(topic, value, key, partition, timestamp=timestamp)
+                        break
+                    more: dict[str, Any] = {} if headers is None else {"headers": headers}
+                    if each or number in (0, last):
+                        more["on_delivery"] = delivered.callback(number)
                     produce(topic, value, key, partition, timestamp=timestamp, **more)
                     break
                 except BufferError:
                     poll(0.1)
-            if self._each and number % 1000 == 0:
+            if each and number % 1000 == 0:
                 poll(0)
         return delivered
 

@@ -25,6 +25,7 @@ from kafka_log_lake.pipelines.sql.database import open_database
 from kafka_log_lake.udfs.functions.scalars import kafka_partition
 
 WINDOW_BYTES, WINDOW_RECORDS = 16 << 20, 200_000
+_OVERHEAD = 61 + 40  # at most, of a batch and its record without headers
 _ORIGIN = ("origin.topic", "origin.partition", "origin.offset")  # headers of --with-origin
 
 Headers = list[tuple[str, bytes | None]] | None
@@ -136,12 +137,16 @@ class PartitionReader:
             named = [[*(one or ()), *self._origin(at)] for one, at in zip(named, offsets, strict=True)]
         held: list[tuple[int, str]] = []
         kept: list[int] = []
-        for number, offset in enumerate(offsets):
-            reason = (
-                "its offset is there twice"
-                if offset == self._last
-                else _why_held(keys[number], values[number], named[number], timestamps[number], limits, now)
-            )
+        # Few records are looked at more closely: most of them are small, and of a time that the target takes
+        low, high, most = now - limits.before, now + limits.after, limits.max_bytes - _OVERHEAD
+        for number, (offset, key, value, pairs, time) in enumerate(
+            zip(offsets, keys, values, named, timestamps, strict=True)
+        ):
+            reason = ""
+            if offset == self._last:
+                reason = "its offset is there twice"
+            elif pairs or not time or not low <= time <= high or len(key or b"") + len(value or b"") > most:
+                reason = _why_held(key, value, pairs, time, limits, now)
             self._last = offset
             if reason:
                 held.append((offset, reason))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import random
-import signal
 import subprocess
 import sys
 import time
@@ -25,9 +22,9 @@ from cryptography.x509.oid import NameOID
 from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.pipelines.restore.offset_map import Translator, read
 from tests.kafka.broker import NEWEST, OLDEST, Broker, Client, broker, client, free_port, start_node
-from tests.support import corpus, logs
+from tests.support import corpus
 from tests.support.cluster import ROOT
-from tests.support.segment_maker import Batch, Record
+from tests.support.restored import Made, kill_at_random, made_log
 
 BROKER = {
     "transaction.state.log.min.isr": "1",
@@ -38,22 +35,6 @@ BROKER = {
 INTERNAL = corpus.ROOT / "internal-2.8"  # of topics that restore leaves out
 # Their transactional batches were in no broker, of which a consumer could tell the outcome
 NO_CONSUMER = ("lib-empty-batches", "lib-sequence-wrap")
-RECORDS, IN_BATCH = 6_000, 20
-NOW = int(time.time() * 1000)
-
-
-def made_log(folder: Path, topic: str = "made", count: int = RECORDS) -> list[tuple[int, bytes, bytes]]:
-    """A log of many small batches: (timestamp, key, value) of its records."""
-    rows = [(NOW - 100_000 + n, b"k%d" % (n % 50), b"%d-" % n + b"x" * 100) for n in range(count)]
-    batches = []
-    for at in range(0, count, IN_BATCH):
-        own = tuple(
-            Record(key, value, timestamp_delta=n)
-            for n, (_, key, value) in enumerate(rows[at : at + IN_BATCH])
-        )
-        batches.append(Batch(own, base_offset=at, base_timestamp=rows[at][0]).encode())
-    logs.put(folder / f"{topic}-0", 0, *batches)
-    return rows
 
 
 def restore(*argv: object) -> int:
@@ -73,7 +54,7 @@ def judge(running: Broker) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int, bytes, bytes]]]:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Made]:
     folder = tmp_path_factory.mktemp("made")
     rows = made_log(folder / "logs")
     assert main(["decode", "--source", str(folder / "logs"), "--lake", str(folder / "lake")]) == 0
@@ -128,25 +109,8 @@ def test_every_topic_of_the_corpus_comes_back(
         assert sum(topic["verified"] for topic in summary["topics"]) == sum(map(len, expected.values()))
 
 
-def kill_at_random(argv: list[str], kills: int, seconds: float, seed: int) -> int:
-    """Runs a command, killed so often with all its processes at random. Returns its last exit code."""
-    moments = random.Random(seed)
-    for number in range(kills + 1):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "kafka_log_lake", *argv], cwd=ROOT, start_new_session=True
-        )
-        if number == kills:
-            return process.wait(300)
-        try:
-            process.wait(moments.uniform(1, seconds))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    raise AssertionError
-
-
 def test_no_record_is_there_twice_or_missing_after_kills(
-    running: Broker, judge: Client, lake: tuple[Path, list[tuple[int, bytes, bytes]]], tmp_path: Path
+    running: Broker, judge: Client, lake: tuple[Path, Made], tmp_path: Path
 ) -> None:
     folder, rows = lake
     state = tmp_path / "state"
@@ -174,7 +138,7 @@ def test_no_record_is_there_twice_or_missing_after_kills(
 
 
 def test_keys_choose_among_another_number_of_partitions_as_kafkas_producer_does(
-    running: Broker, judge: Client, lake: tuple[Path, list[tuple[int, bytes, bytes]]], tmp_path: Path
+    running: Broker, judge: Client, lake: tuple[Path, Made], tmp_path: Path
 ) -> None:
     folder, rows = lake
     more = ("--create", "yes", "--state", tmp_path / "state", "--partitions", 3, "--with-origin")
@@ -199,7 +163,7 @@ def test_keys_choose_among_another_number_of_partitions_as_kafkas_producer_does(
 def test_a_topic_with_records_is_refused_unless_append_and_settings_are_said(
     running: Broker,
     judge: Client,
-    lake: tuple[Path, list[tuple[int, bytes, bytes]]],
+    lake: tuple[Path, Made],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -225,9 +189,7 @@ def test_a_topic_with_records_is_refused_unless_append_and_settings_are_said(
     ]
 
 
-def test_a_broker_that_goes_away_is_waited_for(
-    lake: tuple[Path, list[tuple[int, bytes, bytes]]], tmp_path: Path
-) -> None:
+def test_a_broker_that_goes_away_is_waited_for(lake: tuple[Path, Made], tmp_path: Path) -> None:
     folder, rows = lake
     with broker(tmp_path / "b", BROKER, heap="512m") as one:
         argv = ["restore", "--lake", str(folder), "--bootstrap-server", one.address, "--create", "yes"]
@@ -273,7 +235,7 @@ def certificates(folder: Path) -> None:
 
 
 def test_a_target_with_tls_sasl_and_acls(
-    lake: tuple[Path, list[tuple[int, bytes, bytes]]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    lake: tuple[Path, Made], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, rows = lake
     certificates(tmp_path)

@@ -1,0 +1,67 @@
+"""Logs that ``restore`` writes to a broker, and how its command is killed meanwhile."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tests.support import logs
+from tests.support.cluster import ROOT
+from tests.support.segment_maker import Batch, Record
+
+RECORDS, IN_BATCH = 6_000, 20
+
+Made = list[tuple[int, bytes, bytes]]
+
+
+def made_log(folder: Path, topic: str = "made", count: int = RECORDS) -> Made:
+    """A log of many small batches: (timestamp, key, value) of its records, of now."""
+    now = int(time.time() * 1000)
+    rows = [(now - 100_000 + n, b"k%d" % (n % 50), b"%d-" % n + b"x" * 100) for n in range(count)]
+    batches = []
+    for at in range(0, count, IN_BATCH):
+        some = enumerate(rows[at : at + IN_BATCH])
+        own = tuple(Record(key, value, timestamp_delta=n) for n, (_, key, value) in some)
+        batches.append(Batch(own, base_offset=at, base_timestamp=rows[at][0]).encode())
+    logs.put(folder / f"{topic}-0", 0, *batches)
+    return rows
+
+
+def kill_at_random(argv: Sequence[str], kills: int, seconds: float, seed: int) -> int:
+    """Runs a command, killed so often at random: all its processes, or one that works for it.
+
+    Returns the last exit code.
+    """
+    moments = random.Random(seed)
+    for number in range(kills + 1):
+        command = [sys.executable, "-m", "kafka_log_lake", *argv]
+        process = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
+        if number == kills:
+            return process.wait(600)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(moments.uniform(1, seconds))
+            continue
+        if number % 3 == 2 and (workers := _workers(process.pid)):
+            with suppress(ProcessLookupError):
+                os.kill(moments.choice(workers), signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(moments.uniform(1, seconds))
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    raise AssertionError
+
+
+def _workers(pid: int) -> list[int]:
+    """The processes that a process started."""
+    try:
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
