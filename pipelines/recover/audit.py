@@ -90,8 +90,8 @@ def _groups(*columns: np.ndarray) -> np.ndarray:
 def _hurt_before(copy: Copy) -> np.ndarray:
     """Returns int32[n]: the number of damaged ranges of the copy before each of its entries."""
     hurts = np.zeros(len(copy.hurts), dtype=ENTRY)
-    hurts["file"] = [one.file for one in copy.hurts]
-    hurts["position"] = [one.position for one in copy.hurts]
+    hurts["file"] = [hurt.file for hurt in copy.hurts]
+    hurts["position"] = [hurt.position for hurt in copy.hurts]
     both = np.concatenate([hurts, copy.entries])
     is_hurt = np.arange(len(both)) < len(hurts)
     order = np.lexsort([~is_hurt, both["position"], both["file"]])
@@ -211,7 +211,7 @@ def mend_epochs(copy: Copy, ids: np.ndarray, witnesses: Witnesses, guessed: list
     order = order[entries["magic"][sound[order]] == 2]
     placed = sound[order]
     own = entries[placed]
-    for_own, for_any = (one[order] for one in witnesses.sums(copy))
+    for_own, for_any = (column[order] for column in witnesses.sums(copy))
     kept = for_any < 2 * for_own
     kept[kept] = rising(own["epoch"][kept], for_own[kept])
     epochs = own["epoch"].tolist()

@@ -64,7 +64,7 @@ def mend_bases(copies: Sequence[Copy], ids: Mapping[int, np.ndarray], is_compact
     rows = [_rows(copy, ids[copy.number], is_compacted) for copy in copies]
     bounds = np.zeros(0, dtype=_BOUNDS)
     if is_compacted:
-        bounds = np.unique(np.concatenate([_firm(*one) for one in zip(copies, rows, strict=True)]))
+        bounds = np.unique(np.concatenate([_firm(*pair) for pair in zip(copies, rows, strict=True)]))
         for copy, own in zip(copies, rows, strict=True):
             _drop_across(copy, own, bounds)
     claims = _Claims(rows)
@@ -101,7 +101,7 @@ def _with_names(copy: Copy) -> tuple[np.ndarray, np.ndarray]:
     is_far = limit - begin["base"] > MOST_RELATIVE
     end["base"] = np.where(is_far, begin["base"] + (MOST_RELATIVE + 1), limit)
     names["last"] = names["base"] - 1
-    hurts = np.sort(np.array([one.file for one in copy.hurts], dtype=np.int64))
+    hurts = np.sort(np.array([hurt.file for hurt in copy.hurts], dtype=np.int64))
     for name, side in ((begin, "left"), (end, "right")):
         name["hurt_before"] = np.searchsorted(hurts, name["file"], side=side)
     entries = concatenated([begin, np.take(copy.entries, at), end])

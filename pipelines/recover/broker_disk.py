@@ -100,7 +100,7 @@ def metadata_of(
     features = {"metadata.version": FEATURES["metadata.version"], **features}
     records = [
         metadata_record("FeatureLevelRecord", 0, {"name": name, "featureLevel": level})
-        for name, level in sorted(features.items(), key=lambda one: one[0] != "metadata.version")
+        for name, level in sorted(features.items(), key=lambda item: item[0] != "metadata.version")
         if name != _WITHOUT
     ]
     by_topic: dict[str, dict[int, HealedLog]] = defaultdict(dict)
@@ -115,10 +115,10 @@ def metadata_of(
             records.append(metadata_record("PartitionRecord", version, fields))
     for (kind, name), values in sorted(state.configs.items() if state is not None else ()):
         if kind == "topic" and name in by_topic:
-            for one, value in sorted(values.items()):
+            for setting, value in sorted(values.items()):
                 # above 1 one broker would refuse every write
-                held = "1" if one == "min.insync.replicas" else value
-                fields = {"resourceType": _TOPIC, "resourceName": name, "name": one, "value": held}
+                held = "1" if setting == "min.insync.replicas" else value
+                fields = {"resourceType": _TOPIC, "resourceName": name, "name": setting, "value": held}
                 records.append(metadata_record("ConfigRecord", 0, fields))
     return records
 

@@ -36,8 +36,8 @@ class _Best:
 
     def join(self, other: _Best) -> None:
         """Adds all chains of another _Best."""
-        for one in zip(other._lasts, other._sums, other._links, strict=True):
-            self.add(*one)
+        for claim in zip(other._lasts, other._sums, other._links, strict=True):
+            self.add(*claim)
 
 
 def heaviest_chain(
@@ -59,7 +59,7 @@ def heaviest_chain(
         for number, (first, last, weight) in enumerate(own):
             total, link = near.upto(first)
             chains = far.upto(first), level.get(first, (0, -1)), (total - gap, link)
-            total, link = max(chains, key=lambda one: one[0])
+            total, link = max(chains, key=lambda chain: chain[0])
             made.append((last, total + weight, len(links)))
             links.append((place, number, link))
         for last, total, link in made:

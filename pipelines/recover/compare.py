@@ -188,11 +188,11 @@ _NO_METADATA = (
 def known_of(place: PartitionFolder, copies: Sequence[Copy], found: Placements) -> Known:
     """Collects what the metadata logs of the sources say of a partition with these copies."""
     named = {node: state.topic_id(place.topic) for node, state in found.by_node.items()}
-    ids = {one for one in (*named.values(), *(copy.topic_id for copy in copies)) if one}
+    ids = {id_ for id_ in (*named.values(), *(copy.topic_id for copy in copies)) if id_}
     led: dict[int, dict[str, int]] = {}
     for node, state in found.by_node.items():
-        of_ids = {one: state.partitions.get((one, place.partition)) for one in ids}
-        led[node] = {one: has.led[node] for one, has in of_ids.items() if has and node in has.led}
+        of_ids = {id_: state.partitions.get((id_, place.partition)) for id_ in ids}
+        led[node] = {id_: has.led[node] for id_, has in of_ids.items() if has and node in has.led}
     if found.state is None:
         return Known(None, led, named, doubts=[_NO_METADATA])
     placement = found.rows.get(place)
@@ -265,7 +265,7 @@ def _topic_id(copies: Sequence[Copy], known: Known) -> tuple[str | None, str]:
     if known.topic_id in ids:
         return known.topic_id, "the topic id that the brokers' __cluster_metadata ends with"
     live = [copy for copy in copies if copy.topic_id and copy.state == LIVE] or list(copies)
-    newest = max(live, key=lambda one: (_newest(one), one.topic_id or ""))
+    newest = max(live, key=lambda live_copy: (_newest(live_copy), live_copy.topic_id or ""))
     return newest.topic_id, _BY_TIME
 
 

@@ -90,7 +90,7 @@ def true_history(copies: Sequence[Copy], leaders: Sequence[Leader]) -> History:
     primary = max(live, key=lambda n: (ends[n], -len(by_number[n].hurts), -n))
     doubts += _diverged_without_epochs(copies, by_number[primary], is_true)
     start = max(starts, default=0)
-    reached = [one.base for n in holders for one in by_number[n].files]  # the last file may be empty
+    reached = [file.base for n in holders for file in by_number[n].files]  # the last file may be empty
     end = max([start, *ends.values(), *(_end(by_number[n], is_true[n]) for n in whole), *reached])
     for copy in copies:  # a broker cut off what it deleted after the end
         if copy.state == DELETED:
@@ -102,7 +102,7 @@ def true_history(copies: Sequence[Copy], leaders: Sequence[Leader]) -> History:
 
 def _add_leader(copies: Sequence[Copy], noted: dict[int, Epochs], leader: Leader, doubts: list[str]) -> None:
     """Adds the epoch that a broker led last, where its epoch file is missing; it began at the log's end."""
-    copy = next(one for one in copies if one.number == leader.copy)
+    copy = next(held_copy for held_copy in copies if held_copy.number == leader.copy)
     highest = max([epoch for epoch, _ in noted[copy.number]] + copy.sound["epoch"].tolist(), default=-1)
     if copy.epochs is None and leader.epoch > highest:
         noted[copy.number] = [*noted[copy.number], (leader.epoch, log_end(copy))]
@@ -164,14 +164,15 @@ def _accept_where_holders_are_hurt(
     The history does not list an epoch that no file names and whose batches are damaged in all holders.
     """
     own = {epoch for epoch, _ in epochs}
-    held = [one for one in copies if one.number in holders]
+    held = [holder for holder in copies if holder.number in holders]
     for copy in copies:
         for at in np.flatnonzero(~is_true[copy.number] & copy.entries["is_sound"]).tolist():
             entry = copy.entries[at]
-            if int(entry["epoch"]) in own or any(one.epochs for one in held):
+            if int(entry["epoch"]) in own or any(holder.epochs for holder in held):
                 continue
             if all(
-                _is_hurt(one, int(entry["base"]), int(entry["last"]), int(entry["epoch"])) for one in held
+                _is_hurt(holder, int(entry["base"]), int(entry["last"]), int(entry["epoch"]))
+                for holder in held
             ):
                 is_true[copy.number][at] = True
 
@@ -263,7 +264,7 @@ def _judge(
     history.doubts += _unclear_start(history, copies, noted)
     history.doubts += _before_first(history, copies)
     for copy in copies:
-        wrong = [one for one in copy.epochs or [] if one not in noted[copy.number]]
+        wrong = [epoch_ for epoch_ in copy.epochs or [] if epoch_ not in noted[copy.number]]
         history.doubts += [
             f"leader-epoch-checkpoint of {copy.name} says that epoch {epoch} begins at offset {start}, which "
             "its batches contradict"

@@ -162,7 +162,7 @@ def recover(settings: Settings, decode: Decode, run: Map) -> Recovered:
     address = lake_address(settings.require_lake())
     if "://" in address:
         raise UserError(f"--lake {address}: recover writes a log too, so its lake is a local folder")
-    refuse_lake_in_source(address, [parse_source(one).path for one in settings.source])
+    refuse_lake_in_source(address, [parse_source(source).path for source in settings.source])
     use_keys(settings.tier_key)
     with phase("listing"):
         chosen = TopicFilter(settings.topics, settings.exclude_topics)

@@ -36,12 +36,14 @@ def placements_of(listing: Listing, is_meant: TopicTest, warnings: list[str]) ->
         _add_metadata(log_dir, name, identity, inventory, warnings)
     _add_copies(listing, by_cluster, clusters)
     found = {cluster: placements(inventory) for cluster, inventory in by_cluster.items()}
-    for cluster, one in found.items():
+    for cluster, of_cluster in found.items():
         # of what lies next to the folders that were named nothing is known
         if not by_cluster[cluster].log_dirs.keys() <= listing.witnesses.walked:
-            one.rows = {place: row for place, row in one.rows.items() if place in by_cluster[cluster].copies}
-            one.whole = set()
-    return {cluster: one for cluster, one in found.items() if one.state is not None}
+            of_cluster.rows = {
+                place: row for place, row in of_cluster.rows.items() if place in by_cluster[cluster].copies
+            }
+            of_cluster.whole = set()
+    return {cluster: of_cluster for cluster, of_cluster in found.items() if of_cluster.state is not None}
 
 
 def _add_metadata(
@@ -52,17 +54,17 @@ def _add_metadata(
     newest = [0, *map(snapshot_end, snapshots(folder))][-1]
     try:
         with os.scandir(folder) as listed:
-            files = [(base, one) for one in listed if isinstance(base := parse_file(one.name), int)]
+            files = [(base, entry) for entry in listed if isinstance(base := parse_file(entry.name), int)]
     except OSError:
         return
     files.sort(key=lambda each: each[0])
     next_bases = [*(base for base, _ in files[1:]), newest + 1]
     kept = [
-        SegmentFile(canonical(one.path), base, one.stat().st_size, 0)
-        for (base, one), next_base in zip(files, next_bases, strict=False)
+        SegmentFile(canonical(entry.path), base, entry.stat().st_size, 0)
+        for (base, entry), next_base in zip(files, next_bases, strict=False)
         if next_base > newest
     ]
-    size = sum(one.length for one in kept)
+    size = sum(file.length for file in kept)
     if size > _MOST_BYTES:
         behind = size_text(size)
         warnings.append(

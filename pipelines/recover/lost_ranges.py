@@ -47,7 +47,9 @@ def lost_between(copies: Sequence[Copy], history: History, gap: Interval, compac
         is_damaged |= bool(reasons)
         if reasons:
             why.append(f"{copy.name}: {', '.join(reasons)}")
-        elif absent := [one.why for one in copy.absent if one.first <= last and one.last >= first]:
+        elif absent := [
+            range_.why for range_ in copy.absent if range_.first <= last and range_.last >= first
+        ]:
             why.append(f"{copy.name}: {'; '.join(absent)}")
         elif copy.state == DELETED:
             continue
@@ -128,7 +130,7 @@ def _unknown_at_the_end(
 def _claimed(copy: Copy) -> Iterator[tuple[str, int]]:
     """Yields (witness, end offset) of damaged batches after the log, whose headers follow each other."""
     end = log_end(copy)
-    for hurt in sorted(copy.hurts, key=lambda one: (one.file, one.position)):
+    for hurt in sorted(copy.hurts, key=lambda each: (each.file, each.position)):
         if hurt.first == end and hurt.last is not None and 0 <= hurt.last - hurt.first < 1 << 24:
             end = hurt.last + 1
             yield f"the header of a {hurt.reason} batch", end

@@ -37,7 +37,7 @@ def write_report(done: Recovered, folder: str, lake: str | None) -> None:
     with report_folder(folder) as place:
         database = open_database(done.lake, "FROM lost_records")
         rows = database.execute('SELECT * FROM lost_records ORDER BY topic, partition, "offset", copy')
-        names = [one[0] for one in rows.description or []]
+        names = [column[0] for column in rows.description or []]
         with (place / "lost_records.csv").open("w", encoding="utf-8", newline="") as file:
             file.write(",".join(map(csv_cell, names)) + "\n")
             while some := rows.fetchmany(1000):
@@ -71,7 +71,7 @@ def _page(done: Recovered, database: Any, lake: str | None) -> str:
     found = database.execute(
         f'SELECT * FROM lost_records ORDER BY topic, partition, "offset", copy LIMIT {_SHOWN}'
     )
-    names = [one[0] for one in found.description or []]
+    names = [column[0] for column in found.description or []]
     lost = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
     explained = "Records that only a losing history has; lost_records.csv has all of them, with all columns."
     parts += [

@@ -92,31 +92,31 @@ class Partition:
 def heal_partition(task: Task, folder: str, losing: str) -> Partition:
     """Heals one partition into ``folder``. losing: a folder for files of lost records and healed batches."""
     now_reading.note(f"the copies of {task.place.topic}-{task.place.partition}")
-    one = compare_task(task)
-    copies, batches = [*one.copies, *one.others], one.healed.batches
+    compared = compare_task(task)
+    copies, batches = [*compared.copies, *compared.others], compared.healed.batches
     found = Partition(
-        one.topic,
-        one.partition,
-        str(one.history.sure),
-        one.history.doubts,
-        {table.name: list(rows_of(one)) for table, rows_of in rows.REPORTED.items()},
+        compared.topic,
+        compared.partition,
+        str(compared.history.sure),
+        compared.history.doubts,
+        {table.name: list(rows_of(compared)) for table, rows_of in rows.REPORTED.items()},
         damaged=sum(hurt.reason not in TAILS for copy in copies for hurt in copy.hurts),
         unreadable=sum(len(copy.unreadable) for copy in copies),
         batches=len(batches),
         bytes=int(batches["size"].sum()),
-        from_others=int((batches["copy"] != one.history.primary).sum()),
+        from_others=int((batches["copy"] != compared.history.primary).sum()),
         mended=int((batches["mended"] != 0).sum()),
-        is_compacted=one.is_compacted,
+        is_compacted=compared.is_compacted,
     )
-    if one.copies:
-        history = one.history
-        place = f"{folder}/{one.topic}-{one.partition}"
-        log = healed_log(one)
+    if compared.copies:
+        history = compared.history
+        place = f"{folder}/{compared.topic}-{compared.partition}"
+        log = healed_log(compared)
         written = write_log(log, place)
-        found.log = HealedLog(place, one.topic_id, history.epochs, history.start, history.end, written)
+        found.log = HealedLog(place, compared.topic_id, history.epochs, history.start, history.end, written)
         found.healed = f"{losing}/healed-{task.number}.parquet"
-        pq.write_table(rows.healed_table(one, *places_of(log, place)), found.healed)
-    found.losing = _write_losing(one, losing, task.number)
+        pq.write_table(rows.healed_table(compared, *places_of(log, place)), found.healed)
+    found.losing = _write_losing(compared, losing, task.number)
     return found
 
 

@@ -118,8 +118,8 @@ class Placements:
             yield f"it has {self.state.unread_text}"
         if self.missing_text:
             yield self.missing_text
-        shown = sorted(self.rows.values(), key=lambda one: (not one.missing, one.has_leader))[:most]
-        yield from (one.text for one in shown)
+        shown = sorted(self.rows.values(), key=lambda row: (not row.missing, row.has_leader))[:most]
+        yield from (row.text for row in shown)
         if len(self.rows) > most:
             yield f"and {counted_noun(len(self.rows) - most, 'partition')} more"
 

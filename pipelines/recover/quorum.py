@@ -67,7 +67,9 @@ class Quorum:
     @property
     def missing(self) -> list[int]:
         """Returns the node ids of voters whose disks are not here."""
-        return sorted(self.voters.keys() - {one.broker_id for one in self.one.copies if self.is_voter(one)})
+        return sorted(
+            self.voters.keys() - {copy.broker_id for copy in self.one.copies if self.is_voter(copy)}
+        )
 
     def is_voter(self, copy: Copy) -> bool:
         """Returns whether a copy is the log of a voter: another disk under its node id is none."""
@@ -104,19 +106,20 @@ def compare_quorum(inventory: Inventory, settings: Settings) -> Quorum:
         raise UserError("no folder __cluster_metadata-0 in the sources: name the disks of controllers")
     with tempfile.TemporaryDirectory(prefix="kafka-log-lake-") as folder:
         stored = store_entries(inventory, [_PLACE], settings, folder)
-        one = compare_task(Task(0, _PLACE, copies, stored[_PLACE], Known()))
+        compared = compare_task(Task(0, _PLACE, copies, stored[_PLACE], Known()))
     ends = {
-        copy.name: max(one.true_end(copy) or 0, snapshot_end(_newest_snapshot([copy]))) for copy in copies
+        copy.name: max(compared.true_end(copy) or 0, snapshot_end(_newest_snapshot([copy])))
+        for copy in copies
     }
-    snapshot = _newest_snapshot([copy for copy in copies if copy.number in one.history.holders])
-    control = _control_records(one, snapshot)
+    snapshot = _newest_snapshot([copy for copy in copies if copy.number in compared.history.holders])
+    control = _control_records(compared, snapshot)
     voters = control.voters or {voter: "" for copy in copies for voter in _fixed_voters(copy)}
-    return Quorum(one, voters, control.unread_text, _committed(copies, ends, voters), ends, snapshot)
+    return Quorum(compared, voters, control.unread_text, _committed(copies, ends, voters), ends, snapshot)
 
 
-def _control_records(one: Compared, snapshot: str | None) -> ClusterState:
+def _control_records(compared: Compared, snapshot: str | None) -> ClusterState:
     """Returns what the snapshot and the control records of the true history say."""
-    log = healed_log(one)
+    log = healed_log(compared)
     control = log.batches[log.batches["attributes"] & f.CONTROL_MASK != 0]
     batches = records_of(dataclasses.replace(log, batches=control), COLUMNS)
     state = state_of(snapshot, decoded_records(batch for _, batch in batches))
@@ -136,7 +139,7 @@ def _fixed_voters(copy: Copy) -> list[int]:
     path = os.path.join(local_path(copy.folder) or "", QUORUM_STATE)
     try:
         said = json.loads(read_regular(path, MOST_SMALL_BYTES))
-        return [int(one["voterId"]) for one in said.get("currentVoters", ())]
+        return [int(voter["voterId"]) for voter in said.get("currentVoters", ())]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
 
@@ -206,17 +209,17 @@ def write_controller(quorum: Quorum, folder: Path, inventory: Inventory, node_id
 
 def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:
     """Returns what was found, as lines."""
-    one = quorum.one
+    compared = quorum.one
     lines = []
-    for copy in one.copies:
+    for copy in compared.copies:
         epochs = ", ".join(f"{epoch}@{start}" for epoch, start in epochs_of_batches(copy))
-        lost = int((copy.entries["is_sound"] & ~one.history.is_true[copy.number]).sum())
+        lost = int((copy.entries["is_sound"] & ~compared.history.is_true[copy.number]).sum())
         role = "voter" if quorum.is_voter(copy) else "observer"
         words = f"{copy.name:12} {role}, true history up to {quorum.ends[copy.name]}, epochs {epochs}"
         words += f"; {counted_noun(lost, 'batch')} of a history that lost" if lost else ""
         words += f"; {counted_noun(len(copy.hurts), 'damaged range')}" if copy.hurts else ""
         lines.append(words)
-    best = max(one.copies, key=lambda copy: (quorum.ends[copy.name], -copy.number))
+    best = max(compared.copies, key=lambda copy: (quorum.ends[copy.name], -copy.number))
     voters = ", ".join(map(str, quorum.voters)) or "not named by any quorum-state or record"
     held: dict[str, Sized] = {"topic": state.topics, "partition": state.partitions, "broker": state.brokers}
     held |= {"ACL": state.acls, "SCRAM user": state.users}
@@ -229,7 +232,7 @@ def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:
         f"state        at {state.reached}: {counts}",
     ]
     lines += [f"doubt        {doubt}" for doubt in quorum.doubts]
-    for gap in one.healed.lost:
+    for gap in compared.healed.lost:
         last = "an unknown one" if gap.last is None else gap.last
         lines.append(f"lost         offsets {gap.first} to {last}: {gap.detail}")
     if quorum.committed is not None and quorum.end > quorum.committed:

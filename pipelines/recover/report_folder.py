@@ -115,7 +115,7 @@ def _is_manifest(path: Path, command: str) -> bool:
 
 
 def _write_manifest(folder: Path, listed: Iterable[tuple[str, str]], command: str) -> None:
-    text = "".join(f"{digest}  {name}\n" for digest, name in sorted(listed, key=lambda one: one[::-1]))
+    text = "".join(f"{digest}  {name}\n" for digest, name in sorted(listed, key=lambda pair: pair[::-1]))
     unfinished = folder / _UNFINISHED / MANIFEST
     unfinished.write_text(_HEAD.format(command) + text, encoding="utf-8")
     replace_file(unfinished, folder / MANIFEST)

@@ -276,7 +276,7 @@ def _script(
 def _line(row: dict[str, Any]) -> str | None:
     """Returns a record as a line for ``LineMessageReader``: headers, key, value; None if that can't be."""
     try:
-        headers = [(one["key"], _text(one["value"], "\t,")) for one in row["headers"] or ()]
+        headers = [(header["key"], _text(header["value"], "\t,")) for header in row["headers"] or ()]
         key, value = _text(row["key"], "\t"), _text(row["value"], "")
     except ValueError:
         return None

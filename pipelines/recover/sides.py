@@ -56,14 +56,14 @@ class SidesOfCopies:
         place = PartitionFolder(topic, partition)
         if place not in self._known:
             self._known[place] = self._compared(place)
-        return [self._row(self._known[place], *one) for one in places]
+        return [self._row(self._known[place], *place_) for place_ in places]
 
     def _compared(self, place: PartitionFolder) -> _Sides | None:
         copies = self._inventory.copies.get(place)
         if not copies:
             return None
         inventory = replace(self._inventory, copies={place: copies})
-        found = [_sides_of(one) for one in compare(inventory, self._settings, self._named)]
+        found = [_sides_of(compared) for compared in compare(inventory, self._settings, self._named)]
         return found[0] if found else None
 
     def _row(self, sides: _Sides | None, segment: str, position: int, offset: int) -> dict[str, Any]:

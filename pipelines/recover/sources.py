@@ -86,7 +86,9 @@ class Inventory:
     @property
     def cluster_id(self) -> str | None:
         """Returns the cluster id of the log directories, which all have the same; None where none has one."""
-        return next((one.cluster_id for _, one in self.log_dirs.values() if one.cluster_id), None)
+        return next(
+            (identity.cluster_id for _, identity in self.log_dirs.values() if identity.cluster_id), None
+        )
 
 
 def find_copies(

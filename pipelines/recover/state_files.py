@@ -50,7 +50,9 @@ def tables(state: ClusterState) -> Iterator[tuple[Table, pa.Table]]:
     """Yields the state as the tables of ``cluster_tables``, without the secrets of users."""
     sizes = topic_sizes(state)
     rows: dict[Table, list[tuple[Any, ...]]] = {
-        CLUSTER_TOPICS: [(name, one, *sizes.get(name, (0, 0))) for one, name in state.topics.items()],
+        CLUSTER_TOPICS: [
+            (name, topic_id, *sizes.get(name, (0, 0))) for topic_id, name in state.topics.items()
+        ],
         CLUSTER_PARTITIONS: [
             (
                 *(
@@ -118,8 +120,8 @@ def commands(state: ClusterState) -> Iterator[str]:
                 f"kafka-configs.sh --bootstrap-server {_SERVER} --alter --entity-type {kind}s",
                 *((("--entity-name", name) if name else "--entity-default"), ("--add-config", pairs)),
             )
-    for _, one in sorted(state.acls.items()):
-        yield acl_command(one)
+    for _, acl in sorted(state.acls.items()):
+        yield acl_command(acl)
     yield from (quota_command(state, entity) for entity, quotas in sorted(state.quotas.items()) if quotas)
     for name, mechanism in sorted(state.users):
         words = f"user {shell_word(name)} ({mechanism}): its password is not in the metadata, set a new one"
@@ -130,18 +132,18 @@ def _refused(topic: str) -> str:
     return comment(f"left out: Kafka takes no topic of the name {shell_word(topic)}")
 
 
-def acl_command(one: dict[str, str], server: str = _SERVER) -> str:
+def acl_command(acl: dict[str, str], server: str = _SERVER) -> str:
     """Returns the command that adds an ACL. server: HOST:PORT of a broker."""
-    kind, name = one["resource_type"], one["resource_name"]
+    kind, name = acl["resource_type"], acl["resource_name"]
     place: list[str | tuple[str, str]] = [(_OPTIONS[kind], name) if kind in _OPTIONS else f"--{kind}"]
     if kind in ("delegation-token", "user"):
         place.append(name)
-    side = "--allow" if one["permission"] == "allow" else "--deny"
-    operation = "".join(part.title() for part in one["operation"].split("-"))
+    side = "--allow" if acl["permission"] == "allow" else "--deny"
+    operation = "".join(part.title() for part in acl["operation"].split("-"))
     return command_line(
         f"kafka-acls.sh --bootstrap-server {shlex.quote(server)} --add",
-        *((f"{side}-principal", one["principal"]), (f"{side}-host", one["host"]), ("--operation", operation)),
-        *(*place, ("--resource-pattern-type", one["pattern_type"])),
+        *((f"{side}-principal", acl["principal"]), (f"{side}-host", acl["host"]), ("--operation", operation)),
+        *(*place, ("--resource-pattern-type", acl["pattern_type"])),
     )
 
 

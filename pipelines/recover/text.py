@@ -41,7 +41,7 @@ def to_json(done: Recovered, lake: str | None) -> dict[str, Any]:
         "restore": {FATES[fate][0]: count for fate, count in by_fate(done.losses).items()},
         "missing_copies": {str(node): count for node, count in sorted(named.missing.items())},
         "missing_partitions": named.absent,
-        "leaders": [one._asdict() for one in named.rows.values()],
+        "leaders": [row._asdict() for row in named.rows.values()],
         "metadata_unread": dict(+named.state.unread) if named.state is not None else None,
         "passed_over": done.inventory.passed_over,
         "is_whole": not any(not_known(done)),
@@ -125,12 +125,12 @@ def _copies_text(done: Recovered) -> str:
 
 def _leader_lines(done: Recovered) -> list[str]:
     head, *rest = map(printable, done.placements.lines(_SHOWN))
-    return [f"led last     {head}", *(f"{_BLANK}{one}" for one in rest)]
+    return [f"led last     {head}", *(f"{_BLANK}{line}" for line in rest)]
 
 
 def _restore_lines(done: Recovered) -> list[str]:
     head, *rest = restore_texts(done.losses)
-    return [f"restore.sh   {head}", *(f"{_BLANK}{one}" for one in rest)]
+    return [f"restore.sh   {head}", *(f"{_BLANK}{line}" for line in rest)]
 
 
 def verdict(done: Recovered) -> str:
@@ -186,4 +186,4 @@ def sure_lines(done: Recovered) -> list[str]:
         f"the history is {name} in {counted_noun(count, 'partition')}"
         for name, count in done.certainty.items()
     ]
-    return [*sure, *(one for one in not_known(done) if one and not one.startswith("the history is"))]
+    return [*sure, *(line for line in not_known(done) if line and not line.startswith("the history is"))]

@@ -38,34 +38,40 @@ def _chains(segments: Sequence[Candidate]) -> list[list[Candidate]]:
     leaders.
     """
     chains: list[list[Candidate]] = []
-    for one in sorted(segments, key=lambda each: (each.first, each.epochs, each.uri)):
-        able = [chain for chain in chains if _may_follow(one, chain[-1])]
-        chain = next((chain for chain in able if _end(chain[-1]) + 1 == one.first), able[0] if able else None)
+    for candidate in sorted(segments, key=lambda each: (each.first, each.epochs, each.uri)):
+        able = [chain for chain in chains if _may_follow(candidate, chain[-1])]
+        chain = next(
+            (chain for chain in able if _end(chain[-1]) + 1 == candidate.first), able[0] if able else None
+        )
         if chain is None:
-            chains.append([one])
+            chains.append([candidate])
         else:
-            chain.append(one)
+            chain.append(candidate)
     return chains
 
 
-def _may_follow(one: Candidate, before: Candidate) -> bool:
-    own, others = one.own_epochs(), before.own_epochs()
-    return _end(before) < one.first and (not own or not others or own[0][0] >= others[-1][0])
+def _may_follow(candidate: Candidate, before: Candidate) -> bool:
+    own, others = candidate.own_epochs(), before.own_epochs()
+    return _end(before) < candidate.first and (not own or not others or own[0][0] >= others[-1][0])
 
 
-def _end(one: Candidate) -> int:
+def _end(candidate: Candidate) -> int:
     """Returns the last offset of a segment, by metadata or by its batches."""
-    if one.last != NO_END:
-        return one.last
-    return int(one.batches["last"].max()) if len(one.batches) else one.first - 1
+    if candidate.last != NO_END:
+        return candidate.last
+    return int(candidate.batches["last"].max()) if len(candidate.batches) else candidate.first - 1
 
 
 def _copy(name: str, root: str, topic_id: str | None, segments: Sequence[Candidate]) -> Copy:
     copy = Copy(0, name, None, root, TIER, topic_id)
-    for one in sorted(segments, key=lambda each: (each.base, each.uri)):
-        if one.problem is None:
-            copy.files.append(SegmentFile(one.uri, one.base, one.length, one.modified))
+    for candidate in sorted(segments, key=lambda each: (each.base, each.uri)):
+        if candidate.problem is None:
+            copy.files.append(
+                SegmentFile(candidate.uri, candidate.base, candidate.length, candidate.modified)
+            )
         else:
-            copy.absent.append(Absent(one.first, one.last, f"{one.name}: {one.problem}"))
-            copy.unreadable.append(f"{one.name}: {one.problem}")
+            copy.absent.append(
+                Absent(candidate.first, candidate.last, f"{candidate.name}: {candidate.problem}")
+            )
+            copy.unreadable.append(f"{candidate.name}: {candidate.problem}")
     return copy

@@ -44,7 +44,7 @@ class Coordinators:
                 found.append(record.noted)
             elif record.noted is not None and producer == record.before:
                 found.append(dataclasses.replace(record.noted, producer_epoch=None, partitions=frozenset()))
-        return max(found, key=lambda one: (one.updated_ms or 0, one.transactional_id), default=None)
+        return max(found, key=lambda state: (state.updated_ms or 0, state.transactional_id), default=None)
 
 
 def add_endings(findings: Findings, listing: Listing) -> None:
@@ -126,7 +126,9 @@ def _record(name: str, offset: int, state: dict[str, Any], until: int) -> _Recor
     """Converts a TRANSACTION_STATE to a record; a null state is a tombstone. until: newest time, ms."""
     if state["state"] is None:
         return _Record(offset)
-    places = ((one["topic"], number) for one in state["partitions"] or () for number in one["partitions"])
+    places = (
+        (topic["topic"], number) for topic in state["partitions"] or () for number in topic["partitions"]
+    )
     began, updated = (_ms(state[of]) for of in ("start_timestamp", "last_update_timestamp"))
     epoch, timeout = state["producer_epoch"], state["timeout_ms"]
     noted = CoordinatorState(name, state["state"], epoch, timeout, frozenset(places), began, updated, until)

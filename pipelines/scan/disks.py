@@ -27,20 +27,20 @@ def leaders(findings: Findings) -> Iterator[Section]:
         )
 
 
-def _leader(one: Any) -> tuple[str, ...]:
+def _leader(row: Any) -> tuple[str, ...]:
     """Returns the row of a ``Placement``."""
     return (
-        printable(f"{one.topic}-{one.partition}"),
-        str(one.leader),
-        str(one.leader_epoch),
-        "leads" if one.has_leader else "no leader",
-        *(", ".join(map(str, nodes)) or "-" for nodes in (one.isr, one.replicas, one.missing)),
+        printable(f"{row.topic}-{row.partition}"),
+        str(row.leader),
+        str(row.leader_epoch),
+        "leads" if row.has_leader else "no leader",
+        *(", ".join(map(str, nodes)) or "-" for nodes in (row.isr, row.replicas, row.missing)),
     )
 
 
 def clusters(findings: Findings) -> Section:
     """Returns the table of clusters; without rows if there is only one."""
-    rows = [(printable(one), printable(path)) for one, paths in findings.clusters.items() for path in paths]
+    rows = [(printable(name), printable(path)) for name, paths in findings.clusters.items() for path in paths]
     return Section(
         "clusters: topics of two clusters are not copies of each other",
         ("cluster id", "log directory"),
@@ -67,7 +67,7 @@ def room(findings: Findings) -> Section:
             "retention frees",
             "what holds the rest",
         ),
-        [_room(one) for one in space_by_topic(findings)],
+        [_room(space) for space in space_by_topic(findings)],
         (1, 2, 3, 4, 5),
     )
 
@@ -100,7 +100,7 @@ def objects(findings: Findings) -> dict[str, Any]:
             for cluster_id, placement in findings.placements.items()
         ],
         "volumes": [asdict(volume) for volume in volumes(findings)],
-        "room": [_room_object(one) for one in space_by_topic(findings)],
+        "room": [_room_object(space) for space in space_by_topic(findings)],
     }
 
 

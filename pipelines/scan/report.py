@@ -117,8 +117,13 @@ def _transactions(findings: Findings, names: Mapping[str, str]) -> Iterator[Sect
         "prepared transactions",
         ("transactional id", "state", "since", "what"),
         [
-            (printable(one.transactional_id), one.state, _time(one.updated_ms), MARKERS_WRITTEN)
-            for one in findings.prepared
+            (
+                printable(transaction.transactional_id),
+                transaction.state,
+                _time(transaction.updated_ms),
+                MARKERS_WRITTEN,
+            )
+            for transaction in findings.prepared
         ],
     )
 
@@ -175,8 +180,8 @@ def _files(findings: Findings) -> Iterator[Section]:
 
 def _skipped(findings: Findings) -> list[tuple[str, ...]]:
     sizes: Counter[str] = Counter()
-    for one in findings.passed_over:
-        sizes[one.reason] += one.bytes
+    for passed in findings.passed_over:
+        sizes[passed.reason] += passed.bytes
     return [
         (reason, f"{number:,}", f"{sizes[reason]:,}" if reason in sizes else "-")
         for reason, number in sorted(findings.skipped.items())
@@ -185,17 +190,17 @@ def _skipped(findings: Findings) -> list[tuple[str, ...]]:
 
 def _by_topic(some: Iterable[OfTopic]) -> dict[str, list[OfTopic]]:
     by_topic: dict[str, list[OfTopic]] = defaultdict(list)
-    for one in some:
-        by_topic[one.topic].append(one)
+    for part in some:
+        by_topic[part.topic].append(part)
     return by_topic
 
 
 def _payloads(topic: str, formats: Sequence[PayloadFormat]) -> tuple[str, ...]:
-    sides = [[one for one in formats if one.side == side] for side in (KEY, VALUE)]
-    most = max(sum(one.payloads for one in some) for some in sides)
+    sides = [[format_ for format_ in formats if format_.side == side] for side in (KEY, VALUE)]
+    most = max(sum(format_.payloads for format_ in some) for some in sides)
     return (
         printable(topic),
-        *("; ".join(one.words for one in some) or "-" for some in sides),
+        *("; ".join(format_.words for format_ in some) or "-" for some in sides),
         f"{most:,}",
     )
 

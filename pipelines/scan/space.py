@@ -56,11 +56,15 @@ class Space:
     @property
     def held_by(self) -> Retained | None:
         """Returns what keeps most logs from deletion, a future timestamp before all else; None: nothing."""
-        rest = [one for one in self.held if one.held_by != NOTHING]
-        reasons = [one.held_by for one in rest]
+        rest = [retained for retained in self.held if retained.held_by != NOTHING]
+        reasons = [retained.held_by for retained in rest]
         return max(
             rest,
-            key=lambda one: (one.held_by == FUTURE, reasons.count(one.held_by), one.held_ms or 0),
+            key=lambda retained: (
+                retained.held_by == FUTURE,
+                reasons.count(retained.held_by),
+                retained.held_ms or 0,
+            ),
             default=None,
         )
 
@@ -94,9 +98,9 @@ def space_by_topic(findings: Findings, now_ms: int | None = None) -> list[Space]
     states: dict[str, ClusterState | None] = {}
     joined = {row["segment"].rpartition("/")[0] for row in findings.segment_places if row["segment"]}
     for log in findings.logs:
-        one = found.setdefault(log.topic, Space(log.topic))
-        one.segments += log.bytes if log.partition_dir not in joined else 0
-        one.indexes += sum(map(_index_bytes, _folders([log])))
+        space = found.setdefault(log.topic, Space(log.topic))
+        space.segments += log.bytes if log.partition_dir not in joined else 0
+        space.indexes += sum(map(_index_bytes, _folders([log])))
         if log.account.witnesses.is_tiered or log.partition_dir in joined:
             continue  # what local retention does is the remote log manager's
         log_dir = os.path.dirname(path_of_uri(log.partition_dir) or "")
@@ -104,26 +108,26 @@ def space_by_topic(findings: Findings, now_ms: int | None = None) -> list[Space]
             states[log_dir] = _state_of(findings, log_dir)
         limits = _limits(log.topic, states[log_dir])
         kept = retained(log.segment_times, log.account.start, limits, now_ms)
-        one.can_go += kept.can_go
-        one.held.append(kept)
+        space.can_go += kept.can_go
+        space.held.append(kept)
     for passed in findings.passed_over:
-        one = found.setdefault(passed.topic, Space(passed.topic))
+        space = found.setdefault(passed.topic, Space(passed.topic))
         if passed.reason == TO_DELETE:
-            one.deleted += passed.bytes
+            space.deleted += passed.bytes
         else:
-            one.leftovers += passed.bytes
-    return sorted(found.values(), key=lambda one: (-one.total, one.topic))
+            space.leftovers += passed.bytes
+    return sorted(found.values(), key=lambda space: (-space.total, space.topic))
 
 
 def _in_tier(findings: Findings) -> dict[str, Space]:
     """Returns the topics of which a tier has something: what lies there, and on the disks of their logs."""
     found: dict[str, Space] = {}
     for row in findings.segment_places:
-        one = found.setdefault(row["topic"], Space(row["topic"]))
+        space = found.setdefault(row["topic"], Space(row["topic"]))
         if row["place"] == "disk":
-            one.segments += row["bytes"]
+            space.segments += row["bytes"]
         else:
-            one.tier += row["bytes"]
+            space.tier += row["bytes"]
     for row in findings.tier_report or ():
         if row["kind"] in PAID_FOR and row["topic"] is not None:
             found.setdefault(row["topic"], Space(row["topic"])).tier_dead += row["bytes"] or 0
@@ -138,7 +142,7 @@ def _index_bytes(folder: str) -> int:
     try:
         with os.scandir(folder) as entries:
             found = [entry for entry in entries if entry.name.endswith(_INDEXES)]
-        return sum(one.stat(follow_symlinks=False).st_blocks * _BLOCK for one in found)
+        return sum(entry.stat(follow_symlinks=False).st_blocks * _BLOCK for entry in found)
     except OSError:
         return 0
 

@@ -36,7 +36,7 @@ def section(findings: Findings) -> Section:
     for row in findings.tier_report or ():
         groups[row["kind"], row["topic"] or "-"].append(row)
     order = list(WORDS)
-    ordered = sorted(groups.items(), key=lambda one: (order.index(one[0][0]), one[0][1]))
+    ordered = sorted(groups.items(), key=lambda item: (order.index(item[0][0]), item[0][1]))
     price = findings.price_per_gb_month
     lines = []
     for (kind, topic), rows in ordered[:_LINES]:
@@ -55,12 +55,12 @@ def costs(findings: Findings) -> Section:
     """Returns the table of what each topic takes on the disks and in the tier, with what is paid there."""
     price = findings.price_per_gb_month
     lines = []
-    for one in space_by_topic(findings):
-        if not (one.tier or one.tier_dead):
+    for space in space_by_topic(findings):
+        if not (space.tier or space.tier_dead):
             continue
-        sizes = one.segments, one.tier, one.tier_dead
-        cost = f"{(one.tier + one.tier_dead) * price / _GB:,.2f}" if price is not None else "-"
-        lines.append((printable(one.topic), *map(size_text, sizes), cost))
+        sizes = space.segments, space.tier, space.tier_dead
+        cost = f"{(space.tier + space.tier_dead) * price / _GB:,.2f}" if price is not None else "-"
+        lines.append((printable(space.topic), *map(size_text, sizes), cost))
     columns = "topic", "on disk", "in the tier", "there, not read", "tier a month"
     return Section("disk and tier", columns, lines, (1, 2, 3, 4))
 

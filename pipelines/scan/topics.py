@@ -22,7 +22,7 @@ _SORTS: dict[str, Callable[[Sequence[ScannedLog]], int]] = {
 
 
 def _lost(log: ScannedLog) -> int:
-    return sum(one.is_lost for one in log.account.unseen)
+    return sum(range_.is_lost for range_ in log.account.unseen)
 
 
 def by_topic(findings: Findings) -> list[tuple[str, str, list[ScannedLog]]]:

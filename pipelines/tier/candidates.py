@@ -133,8 +133,8 @@ def history_of(candidates: Sequence[Candidate]) -> Epochs:
     (KIP-101).
     """
     begins: dict[int, int] = {}
-    for one in candidates:
-        for epoch, start in one.own_epochs():
+    for candidate in candidates:
+        for epoch, start in candidate.own_epochs():
             begins[epoch] = min(begins.get(epoch, start), start)
     kept: list[tuple[int, int]] = []
     for epoch, start in sorted(begins.items(), reverse=True):
@@ -143,25 +143,25 @@ def history_of(candidates: Sequence[Candidate]) -> Epochs:
     return kept[::-1]
 
 
-def true_intervals(one: Candidate, history: Epochs) -> list[Interval]:
+def true_intervals(candidate: Candidate, history: Epochs) -> list[Interval]:
     """Returns the offsets of a segment whose epochs are those of the history there (KIP-405).
 
     history: of the leader. Epochs before its first one are of everybody's history: retention and
     DeleteRecords removed them.
     """
-    own = [(epoch, start) for epoch, start in one.own_epochs() if epoch >= 0]
+    own = [(epoch, start) for epoch, start in candidate.own_epochs() if epoch >= 0]
     if not history or not own:
-        return [Interval(one.first, one.last)]
+        return [Interval(candidate.first, candidate.last)]
     ends = [start - 1 for _, start in history[1:]] + [NO_END]
     begins = {epoch: (start, end) for (epoch, start), end in zip(history, ends, strict=True)}
     first_epoch, first_start = history[0]
     begins[first_epoch] = 0, ends[0]
     found: list[Interval] = []
-    limits = [start - 1 for _, start in own[1:]] + [one.last]
+    limits = [start - 1 for _, start in own[1:]] + [candidate.last]
     for at, ((epoch, start), limit) in enumerate(zip(own, limits, strict=True)):
         is_older = epoch < first_epoch
         low, high = (0, first_start - 1) if is_older else begins.get(epoch, (0, -1))
-        first, last = max(one.first if at == 0 else start, low), min(limit, high)
+        first, last = max(candidate.first if at == 0 else start, low), min(limit, high)
         if first > last:
             continue
         if found and found[-1].last + 1 == first:
@@ -184,9 +184,9 @@ def parts_of(candidates: Sequence[Candidate]) -> list[Part]:
     further.
     """
     ranges = sorted(
-        (first, one.rank, -last, number)
-        for number, one in enumerate(candidates)
-        for first, last in one.intervals
+        (first, candidate.rank, -last, number)
+        for number, candidate in enumerate(candidates)
+        for first, last in candidate.intervals
     )
     parts: list[Part] = []
     open_: list[tuple[int, int, int]] = []  # rank, negative last offset, number: of those that began
@@ -202,7 +202,7 @@ def parts_of(candidates: Sequence[Candidate]) -> list[Part]:
         if not open_:
             continue
         rank, negative, number = open_[0]
-        following = itertools.takewhile(lambda one, last=-negative: one[0] <= last, ranges[next_:])  # type: ignore[misc]
+        following = itertools.takewhile(lambda range_, last=-negative: range_[0] <= last, ranges[next_:])  # type: ignore[misc]
         better = next((first for first, other, _, _ in following if other < rank), 1 - negative)
         parts.append(Part(candidates[number], at, better - 1))
         at = better

@@ -71,7 +71,7 @@ class RemoteIndex:
         if topic_id is not None:
             own, plain = by_id.get(topic_id, OfLog()), by_id.get(None, OfLog())
             return OfLog([*own.named, *plain.named], [*own.others, *plain.others])
-        return max(by_id.values(), key=lambda one: (bool(one.named), one.newest), default=OfLog())
+        return max(by_id.values(), key=lambda log: (bool(log.named), log.newest), default=OfLog())
 
     def is_settled(self, topic_id: TopicId, partition: int, at: int) -> bool:
         """Says whether the metadata have all that was noted of a log up to a time (ms since 1970 UTC).
@@ -84,18 +84,18 @@ class RemoteIndex:
         """Says whether the deletion of a segment, or of a (topic id, partition), is never taken back."""
         return self.is_whole and of not in self.uncommitted
 
-    def has_passed(self, one: TierSegment) -> bool:
+    def has_passed(self, segment: TierSegment) -> bool:
         """Says whether objects that the metadata of their log do not name are newer than these."""
-        log = one.topic_id, one.partition
-        is_of_log = log in self.newest and log not in self.deleted and one.segment_id not in self.named
-        return is_of_log and self.newest[log] < one.changed // 1000
+        log = segment.topic_id, segment.partition
+        is_of_log = log in self.newest and log not in self.deleted and segment.segment_id not in self.named
+        return is_of_log and self.newest[log] < segment.changed // 1000
 
 
 def merged(metadata: Iterable[RemoteMetadata]) -> dict[str, RemoteSegment]:
     """Returns the segments of all log directories by id, each in the state that went furthest."""
     found: dict[str, RemoteSegment] = {}
-    for one in metadata:
-        for name, segment in one.segments.items():
+    for of_disk in metadata:
+        for name, segment in of_disk.segments.items():
             new, old = segment, found.get(name, segment)
             if old.state > new.state:
                 new, old = old, new
@@ -111,11 +111,15 @@ def index_of(tier: Tier, metadata: Sequence[RemoteMetadata]) -> RemoteIndex:
     Of a log that the metadata do not name, the names of the objects are the index.
     """
     named = merged(metadata)
-    is_whole = bool(metadata) and all(one.is_whole for one in metadata) and agree(metadata)
-    uncommitted = {name for one in metadata for name in one.uncommitted}
-    deleted = {place for one in metadata for place in one.deleted}
+    is_whole = bool(metadata) and all(of_disk.is_whole for of_disk in metadata) and agree(metadata)
+    uncommitted = {name for of_disk in metadata for name in of_disk.uncommitted}
+    deleted = {place for of_disk in metadata for place in of_disk.deleted}
     now, newest = int(datetime.now(UTC).timestamp() * 1000), dict[tuple[TopicId, int], int]()
-    objects = {one.segment_id: one for one in tier.segments if one.segment_id and one.segment_id in named}
+    objects = {
+        stored.segment_id: stored
+        for stored in tier.segments
+        if stored.segment_id and stored.segment_id in named
+    }
     logs: dict[PartitionFolder, dict[TopicId, OfLog]] = defaultdict(lambda: defaultdict(OfLog))
     for name, segment in named.items():
         log = segment.topic_id, segment.partition
@@ -130,15 +134,15 @@ def index_of(tier: Tier, metadata: Sequence[RemoteMetadata]) -> RemoteIndex:
             of.named.append(_named(segment, found, tier))
         elif found is not None and SEGMENT_SUFFIX in found.files:
             of.others.append(_unnamed(found, UNFINISHED))
-    for one in tier.segments:
-        own = one.topic_id, one.partition
-        if one.segment_id in named or SEGMENT_SUFFIX not in one.files:
+    for stored in tier.segments:
+        own = stored.topic_id, stored.partition
+        if stored.segment_id in named or SEGMENT_SUFFIX not in stored.files:
             continue
         if own in deleted or (is_whole and own in newest):
             continue
-        of = logs[PartitionFolder(one.topic, one.partition)][one.topic_id]
-        of.newest = max(of.newest, one.modified // 1000)
-        of.others.append(_unnamed(one, UNNAMED))
+        of = logs[PartitionFolder(stored.topic, stored.partition)][stored.topic_id]
+        of.newest = max(of.newest, stored.modified // 1000)
+        of.others.append(_unnamed(stored, UNNAMED))
     return RemoteIndex(tier, named, deleted, newest, uncommitted, bool(metadata), is_whole, logs)
 
 
@@ -146,7 +150,7 @@ def _named(segment: RemoteSegment, found: TierSegment | None, tier: Tier) -> Can
     """Returns the candidate of a segment that counts. found: its objects; None where the tier has none."""
     assert segment.start is not None
     assert segment.end is not None
-    one = Candidate(
+    candidate = Candidate(
         REMOTE,
         _missing_uri(segment, tier) if found is None else found.uri or _log_of(found),
         segment.start,
@@ -156,37 +160,43 @@ def _named(segment: RemoteSegment, found: TierSegment | None, tier: Tier) -> Can
         segment.end,
         segment.epochs,
     )
-    one.segment_id, one.stored_bytes = segment.segment_id, found.stored_bytes if found is not None else 0
-    one.name = one.uri.removesuffix(MANIFEST).removesuffix(SEGMENT_SUFFIX) + SEGMENT_SUFFIX
+    candidate.segment_id, candidate.stored_bytes = (
+        segment.segment_id,
+        found.stored_bytes if found is not None else 0,
+    )
+    candidate.name = candidate.uri.removesuffix(MANIFEST).removesuffix(SEGMENT_SUFFIX) + SEGMENT_SUFFIX
     if found is None or SEGMENT_SUFFIX not in found.files:
-        one.problem = MISSING
+        candidate.problem = MISSING
     elif found.problem is not None:
-        one.problem = found.problem
-    if one.problem is not None:
-        one.rank = UNREADABLE
-        return one
+        candidate.problem = found.problem
+    if candidate.problem is not None:
+        candidate.rank = UNREADABLE
+        return candidate
     assert found is not None
-    wanted, one.length = segment.size or found.length, found.length
-    if one.length > wanted:  # segmentSizeInBytes tells where the segment ends
-        one.whole = one.uri, one.length
-        one.uri, one.length = with_range(one.uri, 0, wanted), wanted
-    one.is_cut = one.length < wanted
-    return one
+    wanted, candidate.length = segment.size or found.length, found.length
+    if candidate.length > wanted:  # segmentSizeInBytes tells where the segment ends
+        candidate.whole = candidate.uri, candidate.length
+        candidate.uri, candidate.length = with_range(candidate.uri, 0, wanted), wanted
+    candidate.is_cut = candidate.length < wanted
+    return candidate
 
 
 def _unnamed(found: TierSegment, rank: int) -> Candidate:
     """Returns the candidate of objects whose offsets only their manifest or their content tells."""
     of = found.manifest.segment if found.manifest is not None else {}
     epochs, last = of.get("segmentLeaderEpochs"), of.get("endOffset")
-    one = Candidate(
+    candidate = Candidate(
         rank, found.uri or "", found.base, found.length, found.modified, found.base, name=found.name
     )
-    one.segment_id, one.stored_bytes = found.segment_id, found.stored_bytes
+    candidate.segment_id, candidate.stored_bytes = found.segment_id, found.stored_bytes
     if isinstance(epochs, dict) and isinstance(last, int):
-        one.last, one.epochs = last, tuple(sorted((int(epoch), start) for epoch, start in epochs.items()))
+        candidate.last, candidate.epochs = (
+            last,
+            tuple(sorted((int(epoch), start) for epoch, start in epochs.items())),
+        )
     if found.problem is not None:
-        one.rank, one.problem = UNREADABLE, found.problem
-    return one
+        candidate.rank, candidate.problem = UNREADABLE, found.problem
+    return candidate
 
 
 def _log_of(found: TierSegment) -> str:

@@ -126,18 +126,22 @@ def _joined(
     rows: of its local segments, by base offset. epochs: of its ``leader-epoch-checkpoint``.
     """
     with ThreadPoolExecutor(_THREADS) as threads:
-        list(threads.map(Candidate.check_first, (one for one in remote.named if one.problem is None)))
+        list(
+            threads.map(
+                Candidate.check_first, (candidate for candidate in remote.named if candidate.problem is None)
+            )
+        )
     history = epochs or history_of(remote.named or remote.others)
     first_known = None if start is None or start.witness == BY_SEGMENTS else start.offset
-    named = [one for one in remote.named if _set_intervals(one, history, first_known)]
-    reached = max((one.intervals[-1].last for one in named), default=-1)
+    named = [candidate for candidate in remote.named if _set_intervals(candidate, history, first_known)]
+    reached = max((candidate.intervals[-1].last for candidate in named), default=-1)
     disk = _of_disk(rows, reached)
     parts, others = parts_of([*disk, *named]), list[Candidate]()
     begin = first_known if first_known is not None else min((part.first for part in parts), default=0)
     if remote.others and (not remote.named or not parts or holes_of(parts, begin) or _is_unread(parts)):
-        others = [one for one in remote.others if _set_intervals(one, history, first_known)]
+        others = [candidate for candidate in remote.others if _set_intervals(candidate, history, first_known)]
         if not remote.named:
-            disk = _of_disk(rows, max((one.intervals[-1].last for one in others), default=-1))
+            disk = _of_disk(rows, max((candidate.intervals[-1].last for candidate in others), default=-1))
         parts = parts_of([*disk, *named, *others])
     if first_known is None or start is None:
         start = LogStart(min((part.first for part in parts), default=0), BY_SEGMENTS, UNKNOWN)
@@ -148,18 +152,18 @@ def _is_unread(parts: Sequence[Part]) -> bool:
     return any(part.of.rank == UNREADABLE for part in parts)
 
 
-def _set_intervals(one: Candidate, history: Epochs, start: int | None) -> bool:
+def _set_intervals(candidate: Candidate, history: Epochs, start: int | None) -> bool:
     """Sets the true offsets of a remote segment, from the log start on. False where it has none."""
-    found = true_intervals(one, history)
-    if one.is_cut or one.last == NO_END:
-        found = [each for run in one.runs() for each in _common(found, run)]
-    one.intervals = [each for each in found if start is None or each.last >= start]
-    return bool(one.intervals)
+    found = true_intervals(candidate, history)
+    if candidate.is_cut or candidate.last == NO_END:
+        found = [each for run in candidate.runs() for each in _common(found, run)]
+    candidate.intervals = [each for each in found if start is None or each.last >= start]
+    return bool(candidate.intervals)
 
 
 def _common(intervals: Sequence[Interval], run: Interval) -> Iterator[Interval]:
-    for one in intervals:
-        first, last = max(one.first, run.first), min(one.last, run.last)
+    for interval in intervals:
+        first, last = max(interval.first, run.first), min(interval.last, run.last)
         if first <= last:
             yield Interval(first, last)
 
@@ -173,14 +177,14 @@ def _of_disk(rows: Sequence[dict[str, Any]], reached: int) -> list[Candidate]:
         base = row["file_base_offset"]
         limit = rows[at + 1]["file_base_offset"] - 1 if at + 1 < len(rows) else NO_END
         uri = row["file"] or row["segment"]
-        one = Candidate(DISK, uri, base, row["length"], row["modified"], base, limit, name=uri)
-        one.intervals = [Interval(base, limit)]
+        candidate = Candidate(DISK, uri, base, row["length"], row["modified"], base, limit, name=uri)
+        candidate.intervals = [Interval(base, limit)]
         if base <= reached:
-            runs = one.runs()
+            runs = candidate.runs()
             if runs and limit == NO_END:
                 runs[-1] = Interval(runs[-1].first, NO_END)
-            one.intervals = runs
-        found.append(one)
+            candidate.intervals = runs
+        found.append(candidate)
     return found
 
 
@@ -192,9 +196,9 @@ def listed_names(log: JoinedLog) -> dict[int, str]:
     as.
     """
     names: dict[int, str] = {}
-    for one, (_, file, _) in _segments(log):
-        if one is not None:
-            names.setdefault(id(one), file.name)
+    for candidate, (_, file, _) in _segments(log):
+        if candidate is not None:
+            names.setdefault(id(candidate), file.name)
     return names
 
 
@@ -206,21 +210,23 @@ def _segments(log: JoinedLog) -> Iterator[tuple[Candidate | None, Named]]:
     rows = {row["file_base_offset"]: row for row in log.rows}
     seen = set[int]()
     for part in _with_gaps(log.parts):
-        one = part.of
-        if one.problem == MISSING:
+        candidate = part.of
+        if candidate.problem == MISSING:
             continue  # a gap of the log, whose offsets are lost
-        begin, end = (0, one.length) if one.rank == UNREADABLE else _bytes_of(part)
-        is_whole = begin == 0 and end == one.length
-        if one.rank == DISK and is_whole:
-            row = rows[one.base]
-            seen.add(one.base)
-            yield one, (one.base, _file_of(row), row["file"])
+        begin, end = (0, candidate.length) if candidate.rank == UNREADABLE else _bytes_of(part)
+        is_whole = begin == 0 and end == candidate.length
+        if candidate.rank == DISK and is_whole:
+            row = rows[candidate.base]
+            seen.add(candidate.base)
+            yield candidate, (candidate.base, _file_of(row), row["file"])
         elif begin < end or is_whole:
-            base = one.base if begin == 0 and part.first <= one.first else part.first
-            uri = one.uri if is_whole else _cut_uri(one.uri, begin, end)
-            file = File(file_name(base), max(end - begin, int(one.rank == UNREADABLE)), one.modified, True)
-            seen.add(one.base) if one.rank == DISK else None
-            yield one, (base, file, uri)
+            base = candidate.base if begin == 0 and part.first <= candidate.first else part.first
+            uri = candidate.uri if is_whole else _cut_uri(candidate.uri, begin, end)
+            file = File(
+                file_name(base), max(end - begin, int(candidate.rank == UNREADABLE)), candidate.modified, True
+            )
+            seen.add(candidate.base) if candidate.rank == DISK else None
+            yield candidate, (base, file, uri)
     for base, row in rows.items():  # a local file without a sound batch, which nothing replaces
         if base not in seen and not any(part.first <= base <= part.last for part in log.parts):
             yield None, (base, _file_of(row), row["file"])
@@ -242,18 +248,20 @@ def _with_gaps(parts: Sequence[Part]) -> Iterator[Part]:
 
 def _bytes_of(part: Part) -> tuple[int, int]:
     """Returns where the batches of a part begin and end in its segment."""
-    one = part.of
-    is_first, is_last = part.first <= one.intervals[0].first, part.last >= one.intervals[-1].last
-    is_first &= one.rank == DISK or one.intervals[0].first <= one.first
-    is_last &= one.rank == DISK or one.last == NO_END or one.intervals[-1].last >= one.last
+    candidate = part.of
+    is_first, is_last = part.first <= candidate.intervals[0].first, part.last >= candidate.intervals[-1].last
+    is_first &= candidate.rank == DISK or candidate.intervals[0].first <= candidate.first
+    is_last &= (
+        candidate.rank == DISK or candidate.last == NO_END or candidate.intervals[-1].last >= candidate.last
+    )
     if is_first and is_last:
-        return 0, one.length
-    batches = one.batches
+        return 0, candidate.length
+    batches = candidate.batches
     inside = np.flatnonzero((batches["base"] >= part.first) & (batches["last"] <= part.last))
     if not len(inside):
         return 0, 0
     begin = 0 if is_first else int(batches["position"][inside[0]])
-    return begin, one.length if is_last else int(batches["end"][inside[-1]])
+    return begin, candidate.length if is_last else int(batches["end"][inside[-1]])
 
 
 def _cut_uri(uri: str, begin: int, end: int) -> str:
@@ -269,7 +277,7 @@ def _file_of(row: dict[str, Any]) -> File:
 def _add(
     rows: ListingRows, place: PartitionFolder, folder: str, topic_id: str | None, segments: Collection[Named]
 ) -> None:
-    ordered = sorted(segments, key=lambda one: one[0])
+    ordered = sorted(segments, key=lambda segment: segment[0])
     holders = {file.name: uri for _, file, uri in ordered if uri is not None}
     own = folder if left_state(folder) != "deleted" else folder.rpartition("/")[0]
     rows.add(place, own, topic_id, [(base, file) for base, file, _ in ordered], holders, folder)

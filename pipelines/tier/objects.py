@@ -108,7 +108,7 @@ class Tier:
     @property
     def layouts(self) -> Counter[str]:
         """Counts segments by layout."""
-        return Counter(one.layout for one in self.segments)
+        return Counter(segment.layout for segment in self.segments)
 
     def others_text(self) -> Iterator[str]:
         """Yields a sentence for each kind of files that are of no segment."""
@@ -130,7 +130,9 @@ def list_tier(places: Sequence[str]) -> Tier:
         for uri, size, modified in _files(root):
             _add(uri, size, modified, by_stem, tier)
     use_tier_roots(tier.roots)
-    tier.segments = sorted(by_stem.values(), key=lambda one: (one.topic, one.partition, one.base, one.name))
+    tier.segments = sorted(
+        by_stem.values(), key=lambda segment: (segment.topic, segment.partition, segment.base, segment.name)
+    )
     _read_manifests(tier.segments)
     return tier
 
@@ -160,11 +162,11 @@ def _add(uri: str, size: int, modified: int, by_stem: dict[str, TierSegment], ti
         tier.other[uri] = _kind(folder, name)
         tier.other_sizes[uri] = size
         return
-    one = by_stem.setdefault(f"{folder}/{stem}", made)
-    one.files[suffix] = uri, size
-    one.changed = max(one.changed, modified)
+    segment = by_stem.setdefault(f"{folder}/{stem}", made)
+    segment.files[suffix] = uri, size
+    segment.changed = max(segment.changed, modified)
     if suffix == SEGMENT_SUFFIX:
-        one.modified = modified
+        segment.modified = modified
 
 
 def _segment_of(folder: str, name: str) -> tuple[str, str, TierSegment | None]:
@@ -203,27 +205,27 @@ def _kind(folder: str, name: str) -> str:
 
 def _read_manifests(segments: Iterable[TierSegment]) -> None:
     """Reads the manifests of the plugin's segments, several at a time."""
-    some = [one for one in segments if one.layout == PLUGIN]
+    some = [segment for segment in segments if segment.layout == PLUGIN]
     if not some:
         return
     with ThreadPoolExecutor(min(_THREADS, len(some))) as threads:
         list(threads.map(_read_manifest, some))
 
 
-def _read_manifest(one: TierSegment) -> None:
-    place = one.files.get(MANIFEST)
+def _read_manifest(segment: TierSegment) -> None:
+    place = segment.files.get(MANIFEST)
     if place is None:
-        one.problem = "its manifest is missing"
+        segment.problem = "its manifest is missing"
         return
     try:
-        one.manifest = read_manifest(place[0])
+        segment.manifest = read_manifest(place[0])
     except SourceError as error:
-        one.problem = str(error)
+        segment.problem = str(error)
         return
     of = (
-        one.manifest.segment.get("remoteLogSegmentId", {})
+        segment.manifest.segment.get("remoteLogSegmentId", {})
         .get("topicIdPartition", {})
         .get("topicPartition", {})
     )
     if isinstance(of.get("topic"), str):
-        one.topic = of["topic"]
+        segment.topic = of["topic"]

@@ -21,31 +21,36 @@ def place_rows(logs: Sequence[JoinedLog]) -> list[Row]:
 
 def _of_log(log: JoinedLog) -> Iterator[Row]:
     names = listed_names(log)
-    for one in log.candidates:
-        name = names.get(id(one))
+    for candidate in log.candidates:
+        name = names.get(id(candidate))
         row = dict.fromkeys(SEGMENT_PLACES.arrow_schema().names)
         row |= {"topic": log.place.topic, "partition": log.place.partition, "topic_id": log.topic_id}
-        row |= {"place": _place(one), "segment_id": one.segment_id, "detail": one.problem}
-        row |= {"segment": name and f"{log.partition_dir}/{name}", "file": one.name}
-        row |= {"bytes": one.length if one.rank == DISK else one.stored_bytes, "is_read": name is not None}
+        row |= {"place": _place(candidate), "segment_id": candidate.segment_id, "detail": candidate.problem}
+        row |= {"segment": name and f"{log.partition_dir}/{name}", "file": candidate.name}
+        row |= {
+            "bytes": candidate.length if candidate.rank == DISK else candidate.stored_bytes,
+            "is_read": name is not None,
+        }
         first, last = (
-            (one.intervals[0].first, one.intervals[-1].last) if one.intervals else (one.first, one.last)
+            (candidate.intervals[0].first, candidate.intervals[-1].last)
+            if candidate.intervals
+            else (candidate.first, candidate.last)
         )
         row |= {"first_offset": first, "last_offset": last if last < NO_END else None}
-        if one.problem == MISSING:
+        if candidate.problem == MISSING:
             row["is_read"] = False
-        elif not one.intervals:
-            row["detail"] = one.problem or _why_not(one)
+        elif not candidate.intervals:
+            row["detail"] = candidate.problem or _why_not(candidate)
         yield row
 
 
-def _place(one: Candidate) -> str:
-    if one.rank == DISK:
+def _place(candidate: Candidate) -> str:
+    if candidate.rank == DISK:
         return ON_DISK
-    return NOWHERE if one.problem == MISSING else IN_TIER
+    return NOWHERE if candidate.problem == MISSING else IN_TIER
 
 
-def _why_not(one: Candidate) -> str:
-    if one.rank in (DISK, UNNAMED):
+def _why_not(candidate: Candidate) -> str:
+    if candidate.rank in (DISK, UNNAMED):
         return "it has no sound batch of the log"
     return "none of its offsets counts: it is of leaders that lost their history, or below the log start"

@@ -55,23 +55,23 @@ def report_rows(listing: Listing, index: RemoteIndex, logs: Sequence[JoinedLog])
 
     listing: of the disks alone, before the tier was joined. logs: that were joined.
     """
-    by_id = {one.segment_id: one for one in index.tier.segments if one.segment_id}
+    by_id = {stored.segment_id: stored for stored in index.tier.segments if stored.segment_id}
     rows: list[Row] = []
     for name, segment in index.named.items():
         if (segment.topic_id, segment.partition) not in index.deleted:
             rows += _of_segment(segment, by_id.get(name), index)
     unopened = dict(_unopened(index))
-    for one in index.tier.segments:
-        problem = one.problem or unopened.get(one.name)
-        of = index.named.get(one.segment_id or "")
-        log = (one.topic_id, one.partition) if of is None else (of.topic_id, of.partition)
+    for stored in index.tier.segments:
+        problem = stored.problem or unopened.get(stored.name)
+        of = index.named.get(stored.segment_id or "")
+        log = (stored.topic_id, stored.partition) if of is None else (of.topic_id, of.partition)
         if log in index.deleted:
             detail = "its partition is marked as deleted"
-            rows.append(_of_objects(DELETED_TOPIC, one, detail, of, is_dead=index.is_final(log)))
+            rows.append(_of_objects(DELETED_TOPIC, stored, detail, of, is_dead=index.is_final(log)))
         elif of is None and log in index.newest:
-            rows.append(_of_orphan(one, index))
-        elif problem is not None and not _missing(one):
-            rows.append(_of_objects(UNREADABLE, one, problem))
+            rows.append(_of_orphan(stored, index))
+        elif problem is not None and not _missing(stored):
+            rows.append(_of_objects(UNREADABLE, stored, problem))
     for uri, kind in index.tier.other.items():
         size = index.tier.other_sizes[uri]
         rows.append(_row(FOREIGN, object=uri, objects=1, bytes=size, detail=kind))
@@ -167,28 +167,28 @@ def _of_segment(segment: RemoteSegment, found: TierSegment | None, index: Remote
             yield _of_objects(SIZE_DIFFERS, found, detail, segment)
 
 
-def _missing(one: TierSegment) -> list[str]:
+def _missing(segment: TierSegment) -> list[str]:
     """Returns the suffixes of the objects that a segment of its layout has, and this one lacks."""
-    return [suffix for suffix in _NEEDED.get(one.layout, ()) if suffix not in one.files]
+    return [suffix for suffix in _NEEDED.get(segment.layout, ()) if suffix not in segment.files]
 
 
 def _unopened(index: RemoteIndex) -> Iterator[tuple[str, str]]:
     """Yields URI and reason of the segments that count and could not be opened when the log was joined."""
     for by_id in index.logs.values():
         for of in by_id.values():
-            for one in of.named:
-                if one.problem is not None:
-                    yield one.name, one.problem
+            for candidate in of.named:
+                if candidate.problem is not None:
+                    yield candidate.name, candidate.problem
 
 
-def _of_orphan(one: TierSegment, index: RemoteIndex) -> Row:
-    is_dead = index.is_settled(one.topic_id, one.partition, one.changed // 1000)
+def _of_orphan(segment: TierSegment, index: RemoteIndex) -> Row:
+    is_dead = index.is_settled(segment.topic_id, segment.partition, segment.changed // 1000)
     detail = "the metadata of its log do not name its segment"
     if not index.is_whole:
         detail += ", but not all of them could be read"
     elif not is_dead:
         detail += ", but have no committed record that is a day newer than the objects"
-    return _of_objects(ORPHAN, one, detail, is_dead=is_dead)
+    return _of_objects(ORPHAN, segment, detail, is_dead=is_dead)
 
 
 def _of_disk(
@@ -221,12 +221,12 @@ def _of_disk(
             yield _row(NEVER_UPLOADS, **values, objects=1, detail=detail)
 
 
-def _delete_command(one: TierSegment) -> str | None:
+def _delete_command(segment: TierSegment) -> str | None:
     """Returns the command that would delete the objects of a segment, for a person to run.
 
     None in a store whose command is not known.
     """
-    uris = [uri for uri, _ in one.files.values()]
+    uris = [uri for uri, _ in segment.files.values()]
     paths = [path_of_uri(uri) for uri in uris]
     if None not in paths:
         return shlex.join(["rm", "--", *(path for path in paths if path)])

@@ -60,21 +60,21 @@ def _notes(index: RemoteIndex, logs: list[JoinedLog]) -> Iterator[str]:
             "__remote_log_metadata is damaged, or older records of it are gone: objects that it does not "
             "name are taken by their names too"
         )
-    unread = [part.of for one in logs for part in one.parts if part.of.rank == UNREADABLE]
+    unread = [part.of for log in logs for part in log.parts if part.of.rank == UNREADABLE]
     for one in unread[:20]:
         yield f"offsets {one.first:,} to {one.last:,} are in {one.name}, which can't be read: {one.problem}"
     if len(unread) > 20:
         yield f"and {counted_noun(len(unread) - 20, 'more object')} that can't be read"
-    unnamed = sorted({one.place.topic for one in logs if any(part.of.rank == UNNAMED for part in one.parts)})
+    unnamed = sorted({log.place.topic for log in logs if any(part.of.rank == UNNAMED for part in log.parts)})
     if unnamed and index.is_named:
         yield (
             f"no metadata on the disks name the objects that are used for {first_names(unnamed)}: their "
             "partition of __remote_log_metadata may be on another broker. Objects of deleted topics or lost "
             "leaders may be among them"
         )
-    passed = [one for one in index.tier.segments if index.is_whole and index.has_passed(one)]
+    passed = [segment for segment in index.tier.segments if index.is_whole and index.has_passed(segment)]
     if passed:
-        topics = first_names(sorted({one.topic for one in passed}))
+        topics = first_names(sorted({segment.topic for segment in passed}))
         yield (
             f"not read, as no metadata name them: {counted_noun(len(passed), 'segment')} of {topics} in the "
             "tier, newer than the metadata of their logs; these disks may be older than the tier"
