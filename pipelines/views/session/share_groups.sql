@@ -17,7 +17,7 @@
 --   batches string: The merged state batches as JSON: offsets, delivery state and count
 --   updated timestamp: Time of the last record
 --   cluster string: The cluster of the group and of the log (`log_clusters`)
---   unread_records bigint: Of the records since the snapshot, those that can't be read: the state may be another
+--   unread_records bigint: Of the records since the snapshot, those that can't be read: the state may be another. One row without a group has those of which the group is not known
 WITH current_states AS (
   SELECT * FROM share_group_states WHERE is_current AND `group` IS NOT NULL
 ), parts AS (
@@ -44,3 +44,7 @@ SELECT m.`group`, o.topic, m.topic_id, m.partition, CASE WHEN m.s.start_offset >
   CASE WHEN m.s.delivery_complete_count >= 0 THEN CAST(m.s.delivery_complete_count AS BIGINT) END AS delivery_complete_count,
   m.s.state_epoch, m.s.batches, m.updated, m.cluster, m.unread_records
 FROM merged m LEFT JOIN logs_of o ON o.cluster = m.cluster AND o.topic_id = m.topic_id AND o.partition = m.partition
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, u.cluster,
+  u.unread_records + u.damaged_ranges
+FROM unread_internal u WHERE u.internal_topic = '__share_group_state'

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.udfs.files import decode_segment
+from kafka_log_lake.udfs.values.internal import topics
+from kafka_log_lake.udfs.values.internal.definitions import NEWEST, MessageDefinition, messages
 from tests.support import as_command
 from tests.support.logs import batch, data, marker, put
 from tests.support.made_views import Ask, asking
@@ -132,3 +137,41 @@ def test_topics_that_nobody_uses(ask: Ask) -> None:
     everything = unused("2030-01-01 00:00:00Z")
     assert everything >= {"alpha", "beta", "gamma"}
     assert not any(topic.startswith("__") for topic in everything)
+
+
+# What says that records of a topic were not read, in answers that they could change
+DOUBTS = {
+    "__consumer_offsets": (
+        'SELECT * FROM group_lag WHERE "group" IS NULL',
+        "SELECT * FROM group_lag_at('nobody', TIMESTAMP '2030-01-01') WHERE note LIKE '%unread_internal%'",
+        "SELECT * FROM unused_topics(TIMESTAMP '2030-01-01') WHERE unread_records > 0",
+    ),
+    "__share_group_state": ('SELECT * FROM share_groups WHERE "group" IS NULL AND unread_records > 0',),
+    "__cluster_metadata": ("SELECT * FROM topic_settings WHERE unread_records > 0",),
+    "__transaction_state": ("SELECT * FROM transaction_states WHERE error IS NOT NULL",),
+}
+
+
+@pytest.mark.parametrize("topic", DOUBTS)
+def test_a_definition_that_is_taken_away_leaves_a_doubt(
+    topic: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = (path / f"{0:020d}.log" for path in GROUPS.glob(f"{topic}-*"))
+    batches = (one for log in logs for one in decode_segment(log, columns=("key", "value", "is_control")))
+    rows = [row for one in batches for row in one.to_pylist() if not row["is_control"]]
+    read = topics.record_reader(topic)
+    names = Counter(read(row["key"], row["value"]).name for row in rows)
+    for name in Random(topic).sample(sorted(names), min(2, len(names))):
+
+        def without(file: str, release: str = NEWEST, name: str = name) -> tuple[MessageDefinition, ...]:
+            return tuple(one for one in messages(file, release) if one.name.removesuffix("Key") != name)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(topics, "messages", without)
+            topics.record_reader.cache_clear()
+            (row,) = ask(f"SELECT unread_records FROM unread_internal WHERE internal_topic = '{topic}'")
+            assert row["unread_records"] == names[name], name
+            for doubt in DOUBTS[topic]:
+                assert ask(doubt), (name, doubt)
+    topics.record_reader.cache_clear()
+    assert not ask(f"SELECT * FROM unread_internal WHERE internal_topic = '{topic}'")
