@@ -83,7 +83,8 @@ def _json(check: Check) -> dict[str, object]:
 
 def _verdict(check: Check) -> str:
     if not check.logs:
-        return "no internal topic was replayed: the sources have no log of one that is small enough"
+        why = "see the warnings" if check.warnings else "the sources have none"
+        return f"no internal topic was replayed: {why}"
     stopped = {one[:3] for one in check.unloadable if not one.stop.after_cleaning}
     later = {one[:3] for one in check.unloadable} - stopped
     checked = counted_noun(check.logs, "internal log")

@@ -56,6 +56,7 @@ RUNS = {
         f"inspect logs/v1-gzip-0/{SEGMENT} --records 1",
         f"inspect logs/v1-gzip-0/{SEGMENT} --position 7",
     ),
+    "load-check": ("load-check logs", "load-check none"),
     "dump": (
         f"dump logs/headers.v1-0/{SEGMENT}",
         f"dump --print-data-log logs/mixed.magic-0/{SEGMENT} --max-bytes 1300",

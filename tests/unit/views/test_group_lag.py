@@ -160,7 +160,7 @@ def test_a_definition_that_is_taken_away_leaves_a_doubt(
     batches = (one for log in logs for one in decode_segment(log, columns=("key", "value", "is_control")))
     rows = [row for one in batches for row in one.to_pylist() if not row["is_control"]]
     read = topics.record_reader(topic)
-    names = Counter(read(row["key"], row["value"]).name for row in rows)
+    names = Counter(str(read(row["key"], row["value"]).name) for row in rows)
     for name in Random(topic).sample(sorted(names), min(2, len(names))):
 
         def without(file: str, release: str = NEWEST, name: str = name) -> tuple[MessageDefinition, ...]:
