@@ -26,15 +26,15 @@ _MOST_IN_FLIGHT = 5  # max.in.flight.requests.per.connection of an idempotent pr
 
 def acknowledged_batches(copy: Copy, others: Sequence[Copy], batches: np.ndarray) -> np.ndarray:
     """Returns int8[n]: for each sound batch (ENTRY[n]) of a copy its index in ANSWERS."""
-    found = np.zeros(len(batches), dtype=np.int8)
+    is_acknowledged = np.zeros(len(batches), dtype=np.int8)
     for other in others:
         if other is not copy:
-            found[are_among(batches, other.sound)] = 1
-    found[_later_ones(copy.sound, batches) >= _MOST_IN_FLIGHT] = 2
+            is_acknowledged[are_among(batches, other.sound)] = 1
+    is_acknowledged[_later_ones(copy.sound, batches) >= _MOST_IN_FLIGHT] = 2
     if copy.high_watermark is not None:
         below = batches["last"] < copy.high_watermark
-        found[below] = np.where(batches["producer_id"][below] >= 0, 3, 4)
-    return found
+        is_acknowledged[below] = np.where(batches["producer_id"][below] >= 0, 3, 4)
+    return is_acknowledged
 
 
 def _later_ones(sound: np.ndarray, batches: np.ndarray) -> np.ndarray:

@@ -34,8 +34,8 @@ def mend(copies: Sequence[Copy], is_compacted: bool) -> list[str]:
     guessed: list[str] = []
     for _ in range(_ROUNDS):
         witnesses = Witnesses(copies, ids)
-        found = [mend_epochs(copy, ids[copy.number], witnesses, guessed) for copy in copies]
-        if not any(found):
+        are_mended = [mend_epochs(copy, ids[copy.number], witnesses, guessed) for copy in copies]
+        if not any(are_mended):
             break
     doubts = [
         f"the leader epochs of {counted_noun(len(guessed), 'batch')} were corrected by "
@@ -68,10 +68,10 @@ def _ids(copies: Sequence[Copy]) -> dict[int, np.ndarray]:
     """Numbers batches so that the same content has the same number: number of a copy -> int64[n]."""
     columns = [_column(copies, name) for name in _CONTENT]
     order = np.lexsort(columns)
-    found = np.zeros(len(order), dtype=np.int64)
-    found[order] = _groups(*(column[order] for column in columns))
+    numbers = np.zeros(len(order), dtype=np.int64)
+    numbers[order] = _groups(*(column[order] for column in columns))
     ends = np.cumsum([len(copy.entries) for copy in copies])
-    parts = np.split(found, ends[:-1])
+    parts = np.split(numbers, ends[:-1])
     return {copy.number: part for copy, part in zip(copies, parts, strict=True)}
 
 
@@ -95,9 +95,9 @@ def _hurt_before(copy: Copy) -> np.ndarray:
     both = np.concatenate([hurts, copy.entries])
     is_hurt = np.arange(len(both)) < len(hurts)
     order = np.lexsort([~is_hurt, both["position"], both["file"]])
-    found = np.zeros(len(both), dtype=np.int32)
-    found[order] = np.cumsum(is_hurt[order])
-    return found[len(hurts) :] - ~copy.entries["is_sound"]  # a damaged batch is not damage before itself
+    counts = np.zeros(len(both), dtype=np.int32)
+    counts[order] = np.cumsum(is_hurt[order])
+    return counts[len(hurts) :] - ~copy.entries["is_sound"]  # a damaged batch is not damage before itself
 
 
 # Leader epochs
@@ -145,18 +145,18 @@ class Witnesses:
     def votes(self, number: int, entry: np.void) -> Counter[int]:
         """Returns the weight of each epoch that is given for a batch at its offset."""
         begin, end = (np.searchsorted(self._ids, number, side=side) for side in ("left", "right"))
-        found: Counter[int] = Counter()
+        count_of: Counter[int] = Counter()
         for at in (np.flatnonzero(self._bases[begin:end] == entry["base"]) + begin).tolist():
-            found[int(self._epochs[at])] += int(self._weights[at])
-        return found
+            count_of[int(self._epochs[at])] += int(self._weights[at])
+        return count_of
 
 
 def _differs(columns: Sequence[np.ndarray]) -> np.ndarray:
     """Returns bool[n]: rows that differ from the row before."""
-    found = np.zeros(len(columns[0]), dtype=bool)
+    differs = np.zeros(len(columns[0]), dtype=bool)
     for column in columns:
-        found[1:] |= column[1:] != column[:-1]
-    return found
+        differs[1:] |= column[1:] != column[:-1]
+    return differs
 
 
 def rising(epochs: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -178,8 +178,8 @@ def rising(epochs: np.ndarray, weights: np.ndarray) -> np.ndarray:
         [(value, value, more * weight + count)]
         for value, weight, count in zip(values.tolist(), sums, counts, strict=True)
     ]
-    found: np.ndarray = np.repeat(np.array(heaviest_chain(claims)) == 0, sizes)
-    return found
+    is_rising: np.ndarray = np.repeat(np.array(heaviest_chain(claims)) == 0, sizes)
+    return is_rising
 
 
 def _by_file(copy: Copy, sound: np.ndarray, shared: Counter[tuple[int, int]]) -> np.ndarray:

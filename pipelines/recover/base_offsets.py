@@ -78,11 +78,11 @@ def mend_bases(copies: Sequence[Copy], ids: Mapping[int, np.ndarray], is_compact
 
 def _is_legible(entries: np.ndarray) -> np.ndarray:
     """Returns bool[n]: damaged batches whose header can be read, and which are all of their damaged range."""
-    found = ~entries["is_sound"] & (entries["magic"] == 2) & (entries["count"] == entries["delta"] + 1)
+    is_legible = ~entries["is_sound"] & (entries["magic"] == 2) & (entries["count"] == entries["delta"] + 1)
     adjoins = entries["position"][:-1] + entries["size"][:-1] == entries["position"][1:]
-    found[:-1] &= adjoins & (entries["hurt_before"][1:] == entries["hurt_before"][:-1] + 1)
-    found[-1:] = False
-    return found
+    is_legible[:-1] &= adjoins & (entries["hurt_before"][1:] == entries["hurt_before"][:-1] + 1)
+    is_legible[-1:] = False
+    return is_legible
 
 
 def _with_names(copy: Copy) -> tuple[np.ndarray, np.ndarray]:
@@ -157,10 +157,10 @@ def _firm(copy: Copy, rows: np.ndarray) -> np.ndarray:
     """Returns _BOUNDS[n]: batches that touch both neighbours. The log cleaner keeps a batch's offsets."""
     is_firm = (rows["weight"] > 0) & rows["touches_before"] & rows["touches_behind"] & (rows["id"] > 0)
     entries = copy.entries[rows["at"][is_firm]]
-    found = np.zeros(len(entries), dtype=_BOUNDS)
+    firm = np.zeros(len(entries), dtype=_BOUNDS)
     for name in ("epoch", "base", "last"):
-        found[name] = entries[name]
-    return found
+        firm[name] = entries[name]
+    return firm
 
 
 def _drop_across(copy: Copy, rows: np.ndarray, bounds: np.ndarray) -> None:
@@ -244,20 +244,20 @@ def _placed(own: np.ndarray, claims: _Claims) -> np.ndarray:
     for at in np.flatnonzero((disputed | (own["weight"] == 0))[begins]).tolist():
         options[at] = claims.of(own[begins[at]], room)
     chosen = heaviest_chain(options, own["stretch"][begins].tolist(), _GAP)
-    found = np.full(len(own), _NONE, dtype=np.int64)
+    placed = np.full(len(own), _NONE, dtype=np.int64)
     for begin, end, number, option in zip(begins.tolist(), ends.tolist(), chosen, options, strict=True):
         if number >= 0:
-            found[begin:end] = own["first"][begin:end] if end > begin + 1 else option[number][0]
-    around = _Around(own, found)
-    for at in np.flatnonzero(disputed & (found != _NONE)).tolist():
+            placed[begin:end] = own["first"][begin:end] if end > begin + 1 else option[number][0]
+    around = _Around(own, placed)
+    for at in np.flatnonzero(disputed & (placed != _NONE)).tolist():
         if around.is_undecided(at, claims.of(own[at], room)):
-            found[at] = _NONE
+            placed[at] = _NONE
     if not own["is_mixed"][0]:
-        around = _Around(own, found)
+        around = _Around(own, placed)
         left = np.where(around.joins_after, around.after, _NONE)
         left = np.where(around.joins_before | (around.before == around.after), around.before, left)
-        found = np.where(found == _NONE, left, found)
-    return found
+        placed = np.where(placed == _NONE, left, placed)
+    return placed
 
 
 class _Around:
@@ -267,12 +267,12 @@ class _Around:
     between.
     """
 
-    def __init__(self, own: np.ndarray, found: np.ndarray) -> None:
-        n, known, order = len(own), found != _NONE, np.arange(len(own))
+    def __init__(self, own: np.ndarray, placed: np.ndarray) -> None:
+        n, known, order = len(own), placed != _NONE, np.arange(len(own))
         before = np.append(0, np.maximum.accumulate(np.where(known, order, 0))[:-1])
         after = np.append(np.minimum.accumulate(np.where(known, order, n - 1)[::-1])[::-1][1:], n - 1)
-        self._own, self._found = own, found
-        self.before, self.after = (found + own["last"] - own["first"])[before], found[after]
+        self._own, self._found = own, placed
+        self.before, self.after = (placed + own["last"] - own["first"])[before], placed[after]
         self.joins_before, self.joins_after = (own["stretch"][at] == own["stretch"] for at in (before, after))
         self._is_near = [own["piece"][at] == own["piece"] for at in (before, after)]
 
@@ -285,28 +285,28 @@ class _Around:
         return not touches and any(before <= rival[0] and rival[1] <= after for rival in rivals)
 
 
-def _with_alike(copy: Copy, own: np.ndarray, found: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+def _with_alike(copy: Copy, own: np.ndarray, placed: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """Places rows also by the one firm batch (_BOUNDS[m]) of the epoch with as many offsets that fits.
 
     Returns int64[n], as ``_placed`` does.
     """
-    around = _Around(own, found)
-    for at in np.flatnonzero(found == _NONE).tolist() if len(bounds) else ():
+    around = _Around(own, placed)
+    for at in np.flatnonzero(placed == _NONE).tolist() if len(bounds) else ():
         alike = bounds[bounds["epoch"] == copy.entries["epoch"][own["at"][at]]]
         places = alike["base"][alike["last"] - alike["base"] + 1 == own["size"][at]] - own["origin"][at]
         places = places[(around.before[at] <= places) & (places <= around.after[at])]
         if len(places) == 1:
-            found[at] = places[0]
-    return found
+            placed[at] = places[0]
+    return placed
 
 
-def _write(copy: Copy, own: np.ndarray, found: np.ndarray) -> None:
+def _write(copy: Copy, own: np.ndarray, placed: np.ndarray) -> None:
     """Corrects the entries of a file's rows, in place; marks those without a place as not sound."""
-    entries, bases = copy.entries, own["origin"] + found
-    lost = own["at"][(found == _NONE) & (own["id"] > 0)]
+    entries, bases = copy.entries, own["origin"] + placed
+    lost = own["at"][(placed == _NONE) & (own["id"] > 0)]
     entries["is_sound"][lost] = False
     entries["base"][lost] = entries["last"][lost] = UNPLACED
-    moved = (found != _NONE) & (own["id"] > 0)
+    moved = (placed != _NONE) & (own["id"] > 0)
     moved[moved] = bases[moved] != entries["base"][own["at"][moved]]
     at = own["at"][moved]
     entries["base"][at], entries["last"][at] = bases[moved], bases[moved] + entries["delta"][at]

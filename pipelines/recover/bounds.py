@@ -19,7 +19,7 @@ def epochs_of_batches(copy: Copy) -> Epochs:
     """
     entries = rows_where(copy.entries, copy.entries["epoch"] >= 0)
     entries = np.take(entries, np.lexsort((entries["position"], entries["file"])))
-    found: dict[int, int] = {}
+    starts: dict[int, int] = {}
     reached, epoch = -1, 0
     is_hurt = ~entries["is_sound"]
     begins = np.append(True, np.diff(entries["epoch"]) != 0) | is_hurt
@@ -36,8 +36,8 @@ def epochs_of_batches(copy: Copy) -> Epochs:
             if not (fits and own >= epoch and base == reached + 1):
                 continue
         epoch, reached = max(epoch, own), int(entry["last"])
-        found[own] = min(found.get(own, END), base)
-    return sorted(found.items())
+        starts[own] = min(starts.get(own, END), base)
+    return sorted(starts.items())
 
 
 def believed_epochs(copy: Copy) -> Epochs:

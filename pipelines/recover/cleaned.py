@@ -40,13 +40,13 @@ def _runs(copy: Copy, files: Sequence[int]) -> np.ndarray:
     has_horizon = (entries["magic"] == f.MAGIC_V2) & (entries["attributes"] & f.DELETE_HORIZON_MASK != 0)
     is_cleaned = has_horizon | lack_records(entries)
     ends = np.searchsorted(entries["file"], np.arange(len(files)), side="right").tolist()
-    found, begin = [np.zeros(0, dtype=RUN)], 0
+    parts, begin = [np.zeros(0, dtype=RUN)], 0
     for base, limit, end in zip(files, [*files[1:], NO_LIMIT], ends, strict=True):
         own, names = entries[begin:end], (base, limit)
         first, last, position, size = (own[name] for name in ("base", "last", "position", "size"))
-        found.append(runs_of(first, last, position, size, is_cleaned[begin:end], *names))
+        parts.append(runs_of(first, last, position, size, is_cleaned[begin:end], *names))
         begin = end
-    return np.concatenate(found)
+    return np.concatenate(parts)
 
 
 def lack_records(batches: np.ndarray) -> np.ndarray:
@@ -107,6 +107,6 @@ def places_that_lack(batches: np.ndarray, covered: Sequence[Interval]) -> np.nda
     spans = spans[np.argsort(spans[:, 0], kind="stable")]
     begins, ends = np.maximum.accumulate(spans[:, 1])[:-1] + 1, spans[1:, 0] - 1
     empty = np.stack([begins, ends], axis=1)[begins <= ends]
-    found = np.concatenate([empty, np.stack([part["base"], part["last"]], axis=1)])
-    result: np.ndarray = found[np.argsort(found[:, 0], kind="stable")]
+    lacking = np.concatenate([empty, np.stack([part["base"], part["last"]], axis=1)])
+    result: np.ndarray = lacking[np.argsort(lacking[:, 0], kind="stable")]
     return result

@@ -98,8 +98,8 @@ def _recover_metadata(
     inventory = find_copies(settings.source, METADATA_TOPIC.__eq__)
     for warning in inventory.warnings:
         log.warning("%s", printable(warning))
-    found = quorum.compare_quorum(inventory, settings)
-    state = quorum.state_at(found, at)
+    compared = quorum.compare_quorum(inventory, settings)
+    state = quorum.state_at(compared, at)
     with job.folder_to_write(write, settings.source) if write else nullcontext() as made:
         if report is not None:
             with report_folder(report) as folder:
@@ -107,16 +107,16 @@ def _recover_metadata(
         if settings.lake is not None:
             job.write_tables(settings.lake, state_files.tables(state))
         if made is not None:
-            quorum.write_controller(found, made, inventory, node_id)
-    lines = quorum.quorum_lines(found, state)
+            quorum.write_controller(compared, made, inventory, node_id)
+    lines = quorum.quorum_lines(compared, state)
     if settings.json:
         own: dict[str, object] = {
-            "end": found.end,
-            "committed": found.committed,
-            "ends": found.ends,
-            "certainty": found.sure,
+            "end": compared.end,
+            "committed": compared.committed,
+            "ends": compared.ends,
+            "certainty": compared.sure,
         }
-        own |= {"doubts": found.doubts, "unread": dict(+state.unread)}
+        own |= {"doubts": compared.doubts, "unread": dict(+state.unread)}
         print(json.dumps({**own, "text": lines}))
     else:
         print("\n".join(map(printable, lines)))

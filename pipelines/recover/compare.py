@@ -143,7 +143,7 @@ def store_entries(
                 segments.append(one)
     numbers = (settings.processes, settings.slice_bytes)
     scan = partial(_read_headers, max_batch_uncompressed=settings.max_batch_uncompressed, folder=folder)
-    found: dict[PartitionFolder, list[Stored]] = {place: [] for place in places}
+    stored_of: dict[PartitionFolder, list[Stored]] = {place: [] for place in places}
     for segment, slices in scan_segments(segments, *numbers, lambda _: None, scan, run):
         place, copy, number = owners[segment.segment]
         for headers in slices:
@@ -151,8 +151,8 @@ def store_entries(
                 copy.unreadable.append(f"{headers.report.segment}: {headers.report.detail}")
             copy.hurts += [replace(hurt, file=number) for hurt in headers.hurts]
             if headers.path is not None:
-                found[place].append((copy.number, number, headers.path))
-    return found
+                stored_of[place].append((copy.number, number, headers.path))
+    return stored_of
 
 
 def _read_headers(slice_: Slice, max_batch_uncompressed: int, folder: str) -> SliceHeaders:
@@ -185,30 +185,30 @@ _NO_METADATA = (
 )
 
 
-def known_of(place: PartitionFolder, copies: Sequence[Copy], found: Placements) -> Known:
+def known_of(place: PartitionFolder, copies: Sequence[Copy], placements: Placements) -> Known:
     """Collects what the metadata logs of the sources say of a partition with these copies."""
-    named = {node: state.topic_id(place.topic) for node, state in found.by_node.items()}
+    named = {node: state.topic_id(place.topic) for node, state in placements.by_node.items()}
     ids = {id_ for id_ in (*named.values(), *(copy.topic_id for copy in copies)) if id_}
     led: dict[int, dict[str, int]] = {}
-    for node, state in found.by_node.items():
+    for node, state in placements.by_node.items():
         of_ids = {id_: state.partitions.get((id_, place.partition)) for id_ in ids}
         led[node] = {id_: has.led[node] for id_, has in of_ids.items() if has and node in has.led}
-    if found.state is None:
+    if placements.state is None:
         return Known(None, led, named, doubts=[_NO_METADATA])
-    placement = found.rows.get(place)
+    placement = placements.rows.get(place)
     unnamed = [
-        f"__cluster_metadata of {found.disk} does not name it, so nothing says which nodes have a copy"
+        f"__cluster_metadata of {placements.disk} does not name it, so nothing says which nodes have a copy"
     ]
     unnamed = unnamed if placement is None else []
-    doubts = list(_doubts(found, placement))
-    return Known(found.state.topic_id(place.topic), led, named, placement, unnamed, doubts)
+    doubts = list(_doubts(placements, placement))
+    return Known(placements.state.topic_id(place.topic), led, named, placement, unnamed, doubts)
 
 
-def _doubts(found: Placements, placement: Placement | None) -> Iterator[str]:
+def _doubts(placements: Placements, placement: Placement | None) -> Iterator[str]:
     """Yields why copies may be missing or an election unknown, by the metadata logs of the sources."""
-    assert found.state is not None
-    if found.state.may_lack_partitions:
-        yield f"__cluster_metadata of {found.disk} has {found.state.unread_text}"
+    assert placements.state is not None
+    if placements.state.may_lack_partitions:
+        yield f"__cluster_metadata of {placements.disk} has {placements.state.unread_text}"
     if placement is None:
         return
     if len(placement.missing) > len(placement.unnamed):
@@ -276,12 +276,12 @@ def _newest(copy: Copy) -> int:
 
 def _leaders(topic_id: str | None, copies: Sequence[Copy], known: Known) -> list[Leader]:
     """Returns the copies whose own broker knew that it led the partition, with the epoch."""
-    found = []
+    leaders = []
     for copy in copies:
         if copy.broker_id is None or copy.state != LIVE:
             continue
         own = topic_id or known.named.get(copy.broker_id) or ""
         epoch = known.led.get(copy.broker_id, {}).get(own)
         if epoch is not None:
-            found.append(Leader(copy.number, epoch))
-    return found
+            leaders.append(Leader(copy.number, epoch))
+    return leaders

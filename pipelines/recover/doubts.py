@@ -89,7 +89,7 @@ def _is_confirmed(copy: Copy, is_compacted: bool) -> np.ndarray:
     votes[:-1] += adjoins & is_apart & is_first[1:]
     is_weak |= ~is_stored & (np.bincount(run, votes)[run] <= 0) & (np.bincount(run, is_first)[run] == 0)
     touches = adjoins & ~is_weak[1:] & ~is_weak[:-1]
-    found: np.ndarray = ~is_weak & is_first
-    found[1:] |= touches
-    found[:-1] |= touches
-    return found
+    is_confirmed: np.ndarray = ~is_weak & is_first
+    is_confirmed[1:] |= touches
+    is_confirmed[:-1] |= touches
+    return is_confirmed

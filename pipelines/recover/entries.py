@@ -146,20 +146,20 @@ class Copy:
 
 def entries_of(batches: np.ndarray, is_sound: bool = True) -> np.ndarray:
     """Makes ENTRY[n] of BATCH[n]; leaves copy and file unset, and the last offset of wrappers for later."""
-    found = np.zeros(len(batches), dtype=ENTRY)
+    rows = np.zeros(len(batches), dtype=ENTRY)
     for name in ("position", "size", "count", "attributes", "producer_id", "producer_epoch"):
-        found[name] = batches[name]
+        rows[name] = batches[name]
     for name, of in (("crc", "crc_stored"), ("epoch", "leader_epoch"), ("base_sequence", "base_sequence")):
-        found[name] = batches[of]
-    found["magic"], found["max_timestamp"] = batches["magic"], batches["max_timestamp"]
+        rows[name] = batches[of]
+    rows["magic"], rows["max_timestamp"] = batches["magic"], batches["max_timestamp"]
     is_v2 = batches["magic"] == f.MAGIC_V2
-    found["delta"] = np.where(is_v2, np.maximum(batches["last_offset_delta"], 0), 0)
+    rows["delta"] = np.where(is_v2, np.maximum(batches["last_offset_delta"], 0), 0)
     is_unread = ~is_v2 & (batches["base_offset"] == UNKNOWN_OFFSET)
-    found["base"] = np.where(is_unread, batches["last_offset"], batches["base_offset"])
+    rows["base"] = np.where(is_unread, batches["last_offset"], batches["base_offset"])
     # past int64 it wraps, as the offset of no real batch
-    found["last"] = np.where(is_v2, found["base"] + found["delta"], batches["last_offset"])
-    found["is_sound"] = is_sound
-    return found
+    rows["last"] = np.where(is_v2, rows["base"] + rows["delta"], batches["last_offset"])
+    rows["is_sound"] = is_sound
+    return rows
 
 
 def rows_where(entries: np.ndarray, is_chosen: np.ndarray) -> np.ndarray:
@@ -167,8 +167,8 @@ def rows_where(entries: np.ndarray, is_chosen: np.ndarray) -> np.ndarray:
 
     numpy's ``compress`` and ``take`` copy whole rows, an index in brackets copies field by field.
     """
-    found: np.ndarray = entries if is_chosen.all() else np.compress(is_chosen, entries)
-    return found
+    chosen: np.ndarray = entries if is_chosen.all() else np.compress(is_chosen, entries)
+    return chosen
 
 
 def concatenated(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -180,16 +180,16 @@ def concatenated(parts: Sequence[np.ndarray]) -> np.ndarray:
 def by_offset(entries: np.ndarray) -> np.ndarray:
     """Sorts ENTRY[n] by base offset; does not copy it if it is sorted."""
     bases = entries["base"]
-    found: np.ndarray = entries
+    ordered: np.ndarray = entries
     if not (bases[1:] >= bases[:-1]).all():
-        found = np.take(entries, np.argsort(bases, kind="stable"))
-    return found
+        ordered = np.take(entries, np.argsort(bases, kind="stable"))
+    return ordered
 
 
 def are_among(entries: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Returns bool[n]: which of ENTRY[n] are among the others (ENTRY[m]), by ``identities``."""
-    found: np.ndarray = pc.is_in(_keys(entries), value_set=_keys(others)).to_numpy(zero_copy_only=False)
-    return found
+    is_among: np.ndarray = pc.is_in(_keys(entries), value_set=_keys(others)).to_numpy(zero_copy_only=False)
+    return is_among
 
 
 def identities(entries: np.ndarray) -> np.ndarray:

@@ -150,11 +150,11 @@ def _lost_a_side(copy: Copy, history: History, cleaned: int) -> bool:
 def _at_risk(batches: np.ndarray, covered: Sequence[Interval], cleaned: Mapping[int, int]) -> list[Interval]:
     """Finds places that lack records, after batches of a copy that was not cleaned as far."""
     lacking = places_that_lack(batches, covered)
-    found = np.zeros(len(lacking), dtype=bool)
+    is_at_risk = np.zeros(len(lacking), dtype=bool)
     for number in np.unique(batches["copy"]).tolist():
         first = batches["base"][batches["copy"] == number].min()
-        found |= (lacking[:, 0] > first) & (lacking[:, 1] >= cleaned[number])
-    return [(first, last) for first, last in lacking[found].tolist()]
+        is_at_risk |= (lacking[:, 0] > first) & (lacking[:, 1] >= cleaned[number])
+    return [(first, last) for first, last in lacking[is_at_risk].tolist()]
 
 
 def _by_preference(copies: Sequence[Copy], history: History, fit: Sequence[int]) -> list[Copy]:
@@ -191,11 +191,11 @@ def _known(copy: Copy, true: np.ndarray, cleaned_before: int) -> list[Interval]:
         follows |= same & (count[1:] == count[:-1]) & (first[1:] <= cleaned_before)
     begins = np.flatnonzero(np.concatenate([[True], ~follows]))
     ends = np.append(begins[1:], len(true)) - 1
-    found = list(zip(first[begins].tolist(), last[ends].tolist(), strict=True))
+    ranges = list(zip(first[begins].tolist(), last[ends].tolist(), strict=True))
     if first[0] <= cleaned_before and true["hurt_before"][0] == 0 and copy.first_file is not None:
-        begin, end = found[0]
-        found[0] = (min(begin, copy.first_file), end)
-    return joined(found)
+        begin, end = ranges[0]
+        ranges[0] = (min(begin, copy.first_file), end)
+    return joined(ranges)
 
 
 def _each_once(batches: np.ndarray) -> np.ndarray:

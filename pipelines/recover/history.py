@@ -117,20 +117,20 @@ def _joined(noted: Epochs, of_batches: Epochs) -> Epochs:
 
     Batches before the log's start may still be there, and the first noted epoch begins at that start.
     """
-    found = dict(of_batches)
+    starts = dict(of_batches)
     for epoch, start in noted:
-        found[epoch] = min(found.get(epoch, start), start)
-    return sorted(found.items())
+        starts[epoch] = min(starts.get(epoch, start), start)
+    return sorted(starts.items())
 
 
 def _lineage(known: Sequence[Epochs]) -> Epochs:
     """Joins the epochs of copies that know the highest one; each begins at the lowest offset they give."""
-    found: dict[int, int] = {}
+    starts: dict[int, int] = {}
     for epochs in known:
         for epoch, start in epochs:
-            found[epoch] = min(found.get(epoch, END), start)
+            starts[epoch] = min(starts.get(epoch, END), start)
     kept: Epochs = []
-    for epoch, start in sorted(found.items(), reverse=True):
+    for epoch, start in sorted(starts.items(), reverse=True):
         if not kept or start <= kept[-1][1]:
             kept.append((epoch, start))
     return kept[::-1]

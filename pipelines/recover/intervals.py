@@ -11,25 +11,25 @@ Interval = tuple[int, int]  # first and last offset
 
 def joined(intervals: Iterable[Interval]) -> list[Interval]:
     """Sorts intervals, and joins those that touch or overlap."""
-    found: list[Interval] = []
+    merged: list[Interval] = []
     for first, last in sorted(intervals):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], last))
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
         else:
-            found.append((first, last))
-    return found
+            merged.append((first, last))
+    return merged
 
 
 def missing(known: Sequence[Interval], first: int, end: int) -> list[Interval]:
     """Returns the intervals of [first, end) that none of the known ones covers."""
-    found, at = [], first
+    gaps, at = [], first
     for begin, last in known:
         if begin > at and at < end:
-            found.append((at, min(begin, end) - 1))
+            gaps.append((at, min(begin, end) - 1))
         at = max(at, last + 1)
     if at < end:
-        found.append((at, end - 1))
-    return found
+        gaps.append((at, end - 1))
+    return gaps
 
 
 def common(one: Sequence[Interval], other: Sequence[Interval]) -> Iterator[Interval]:

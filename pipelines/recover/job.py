@@ -106,11 +106,11 @@ class Recovered:
         for partition in self.partitions:
             for doubt in dict.fromkeys(partition.doubts):
                 places[doubt].append(f"{partition.topic}-{partition.partition}")
-        found = [f"{_some(of)}: {doubt}" for doubt, of in places.items()]
+        texts = [f"{_some(of)}: {doubt}" for doubt, of in places.items()]
         state = self.placements.state
         if state is not None and state.unread_text and not state.may_lack_partitions:
-            found.append(f"__cluster_metadata of {self.placements.disk} has {state.unread_text}")
-        return found
+            texts.append(f"__cluster_metadata of {self.placements.disk} has {state.unread_text}")
+        return texts
 
     @property
     def certainty(self) -> Counter[str]:
@@ -132,7 +132,7 @@ class Recovered:
 
     def warnings(self) -> list[str]:
         """Returns what a reader should know who sees only the summary of the healed log."""
-        found = [*self.inventory.warnings, *self.doubts]
+        texts = [*self.inventory.warnings, *self.doubts]
         for count, noun, rest, table in (
             (self.total("damaged"), "damaged range", "in copies", "replica_report.damage"),
             (self.total("unreadable"), "segment", "that can't be read", "replica_report.contradicted"),
@@ -140,8 +140,8 @@ class Recovered:
             (self.losing, "record", "that losing histories alone have", "lost_records"),
         ):
             if count:
-                found.append(f"{counted_noun(count, noun)} {rest}: {table}")
-        return found
+                texts.append(f"{counted_noun(count, noun)} {rest}: {table}")
+        return texts
 
 
 def _some(places: list[str]) -> str:

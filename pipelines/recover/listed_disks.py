@@ -35,15 +35,15 @@ def placements_of(listing: Listing, is_meant: TopicTest, warnings: list[str]) ->
         inventory.log_dirs[log_dir] = name, identity
         _add_metadata(log_dir, name, identity, inventory, warnings)
     _add_copies(listing, by_cluster, clusters)
-    found = {cluster: placements(inventory) for cluster, inventory in by_cluster.items()}
-    for cluster, of_cluster in found.items():
+    by_id = {cluster: placements(inventory) for cluster, inventory in by_cluster.items()}
+    for cluster, of_cluster in by_id.items():
         # of what lies next to the folders that were named nothing is known
         if not by_cluster[cluster].log_dirs.keys() <= listing.witnesses.walked:
             of_cluster.rows = {
                 place: row for place, row in of_cluster.rows.items() if place in by_cluster[cluster].copies
             }
             of_cluster.whole = set()
-    return {cluster: of_cluster for cluster, of_cluster in found.items() if of_cluster.state is not None}
+    return {cluster: of_cluster for cluster, of_cluster in by_id.items() if of_cluster.state is not None}
 
 
 def _add_metadata(

@@ -108,7 +108,7 @@ def _unknown_at_the_end(
     copy's last sound one account for as many damaged bytes; only more bytes than that are after the healed
     log.
     """
-    found = []
+    reasons = []
     for copy in copies:
         sound = copy.entries[copy.entries["is_sound"]]
         end = log_end(copy)
@@ -123,8 +123,8 @@ def _unknown_at_the_end(
         )  # else before a file's name
         size -= int(batches["size"][batches["base"] >= end].sum())
         if size > 0:
-            found.append(f"{copy.name}: {size} damaged bytes after it")
-    return [Lost(history.end, None, 0, None, "damaged", "; ".join(found))] if found else []
+            reasons.append(f"{copy.name}: {size} damaged bytes after it")
+    return [Lost(history.end, None, 0, None, "damaged", "; ".join(reasons))] if reasons else []
 
 
 def _claimed(copy: Copy) -> Iterator[tuple[str, int]]:

@@ -94,7 +94,7 @@ def heal_partition(task: Task, folder: str, losing: str) -> Partition:
     now_reading.note(f"the copies of {task.place.topic}-{task.place.partition}")
     compared = compare_task(task)
     copies, batches = [*compared.copies, *compared.others], compared.healed.batches
-    found = Partition(
+    partition = Partition(
         compared.topic,
         compared.partition,
         str(compared.history.sure),
@@ -113,11 +113,13 @@ def heal_partition(task: Task, folder: str, losing: str) -> Partition:
         place = f"{folder}/{compared.topic}-{compared.partition}"
         log = healed_log(compared)
         written = write_log(log, place)
-        found.log = HealedLog(place, compared.topic_id, history.epochs, history.start, history.end, written)
-        found.healed = f"{losing}/healed-{task.number}.parquet"
-        pq.write_table(rows.healed_table(compared, *places_of(log, place)), found.healed)
-    found.losing = _write_losing(compared, losing, task.number)
-    return found
+        partition.log = HealedLog(
+            place, compared.topic_id, history.epochs, history.start, history.end, written
+        )
+        partition.healed = f"{losing}/healed-{task.number}.parquet"
+        pq.write_table(rows.healed_table(compared, *places_of(log, place)), partition.healed)
+    partition.losing = _write_losing(compared, losing, task.number)
+    return partition
 
 
 def _write_losing(compared: Compared, folder: str, number: int) -> list[str]:
@@ -138,9 +140,9 @@ def _write_losing(compared: Compared, folder: str, number: int) -> list[str]:
         log = LogToWrite(files, batches, int(batches["base"][0]))
         written.append(f"{folder}/{number}-{i}.parquet")
         with pq.ParquetWriter(written[-1], LOST) as writer:
-            for numbers, found in records_of(log, _COLUMNS):
+            for numbers, records in records_of(log, _COLUMNS):
                 at = pa.array(numbers)
-                table = _rows(shared, {"segment": uris.take(at), "answer": answers.take(at)}, found)
+                table = _rows(shared, {"segment": uris.take(at), "answer": answers.take(at)}, records)
                 if why == rows.BEFORE_START:
                     table = table.filter(pc.less(table.column("offset"), compared.history.start))
                 writer.write_table(table)

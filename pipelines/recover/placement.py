@@ -126,27 +126,27 @@ class Placements:
 
 def placements(inventory: Inventory) -> Placements:
     """Reads what the metadata logs of the sources say of partitions, and which replicas have no copy here."""
-    found = Placements()
+    known = Placements()
     for place, copies in inventory.copies.items():
         if place != (METADATA_TOPIC, 0):
             continue
         for copy in copies:
             if copy.state == LIVE and copy.files:
-                _add(found, copy)
-    if found.state is not None:
-        found.whole = _whole_nodes(found.state, inventory)
-        rows = sorted(_rows(found.state, inventory, found.whole))
-        found.rows = {PartitionFolder(row.topic, row.partition): row for row in rows}
-    return found
+                _add(known, copy)
+    if known.state is not None:
+        known.whole = _whole_nodes(known.state, inventory)
+        rows = sorted(_rows(known.state, inventory, known.whole))
+        known.rows = {PartitionFolder(row.topic, row.partition): row for row in rows}
+    return known
 
 
-def _add(found: Placements, copy: Copy) -> None:
+def _add(known: Placements, copy: Copy) -> None:
     state = state_of_files(local_path(copy.folder) or "", (local_path(file.uri) or "" for file in copy.files))
-    own = found.by_node.get(copy.broker_id) if copy.broker_id is not None else None
+    own = known.by_node.get(copy.broker_id) if copy.broker_id is not None else None
     if copy.broker_id is not None and (own is None or _rank(own) < _rank(state)):
-        found.by_node[copy.broker_id] = state
-    if found.state is None or _rank(found.state) < _rank(state):
-        found.state, found.disk = state, copy.name
+        known.by_node[copy.broker_id] = state
+    if known.state is None or _rank(known.state) < _rank(state):
+        known.state, known.disk = state, copy.name
 
 
 def _rank(state: ClusterState) -> tuple[int, int]:

@@ -161,8 +161,8 @@ def _committed(copies: Sequence[Copy], ends: dict[str, int], voters: Mapping[int
 
 def _snapshots(copies: Sequence[Copy]) -> list[str]:
     """Returns the paths of all copies' snapshots, the newest last."""
-    found = [path for copy in copies for path in snapshots(local_path(copy.folder) or "")]
-    return sorted(found, key=lambda path: (snapshot_id(os.path.basename(path)) or (), path))
+    paths = [path for copy in copies for path in snapshots(local_path(copy.folder) or "")]
+    return sorted(paths, key=lambda path: (snapshot_id(os.path.basename(path)) or (), path))
 
 
 def _newest_snapshot(copies: Sequence[Copy], end: int = END) -> str | None:
@@ -184,8 +184,8 @@ def state_at(quorum: Quorum, offset: int | None) -> ClusterState:
     first = quorum.one.history.start
     if end > quorum.end or (snapshot is None and first > 0) or snapshot_end(snapshot) < min(first, end):
         raise UserError(f"--at {end}: the metadata logs have offsets from {first} to {quorum.end}")
-    found = (batch for _, batch in records_of(healed_log(quorum.one), COLUMNS))
-    return state_of(snapshot, decoded_records(found), end)
+    batches = (batch for _, batch in records_of(healed_log(quorum.one), COLUMNS))
+    return state_of(snapshot, decoded_records(batches), end)
 
 
 def write_controller(quorum: Quorum, folder: Path, inventory: Inventory, node_id: int) -> None:
@@ -251,9 +251,9 @@ def _verdict(quorum: Quorum, state: ClusterState) -> str:
         "it is not known which records a majority has" if quorum.committed is None else "",
         f"the history is {quorum.sure}" if quorum.sure != Certainty.CERTAIN else "",
     ]
-    found = "; ".join(filter(None, reasons))
+    why = "; ".join(filter(None, reasons))
     at = f"the state at offset {state.reached}"
-    return f"{at} may not be whole: {found}" if found else f"{at} is whole: each of its records was read"
+    return f"{at} may not be whole: {why}" if why else f"{at} is whole: each of its records was read"
 
 
 def _committed_text(quorum: Quorum) -> str:

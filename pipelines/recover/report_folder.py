@@ -75,16 +75,16 @@ def _replace(folder: Path, made: Path, command: str) -> None:
 
 def _files(folder: Path, command: str) -> list[str]:
     """Returns paths of all files and links below a folder except the manifest, and of empty folders."""
-    found = []
+    names_of_files = []
     for root, folders, files in os.walk(folder):
         if Path(root) == folder:
             folders[:] = [name for name in folders if name != _UNFINISHED]
             files = [name for name in files if name != MANIFEST or not _is_manifest(folder / name, command)]
         links = [name for name in folders if os.path.islink(os.path.join(root, name))]
-        found += [os.path.relpath(os.path.join(root, name), folder) for name in (*files, *links)]
+        names_of_files += [os.path.relpath(os.path.join(root, name), folder) for name in (*files, *links)]
         if not files and not folders and Path(root) != folder:
-            found.append(os.path.relpath(root, folder))
-    return sorted(found)
+            names_of_files.append(os.path.relpath(root, folder))
+    return sorted(names_of_files)
 
 
 def _is_listed(folder: Path, name: str, listed: Listed) -> bool:

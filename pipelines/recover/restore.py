@@ -61,9 +61,9 @@ def policy_of(topic: str, state: ClusterState | None, was_cleaned: bool) -> Poli
 
     state: what the metadata log says; None without one. was_cleaned: whether the log cleaner ran over a copy.
     """
-    found = state.setting(topic, "cleanup.policy") if state is not None else None
-    if found is not None:
-        key, value = found
+    setting = state.setting(topic, "cleanup.policy") if state is not None else None
+    if setting is not None:
+        key, value = setting
         is_compacted = "compact" in value.replace(" ", "").split(",")
         return Policy(is_compacted, f"{key}={value} in __cluster_metadata")
     known = "__cluster_metadata has no setting" if state is not None else "no __cluster_metadata is here"

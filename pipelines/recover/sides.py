@@ -63,8 +63,8 @@ class SidesOfCopies:
         if not copies:
             return None
         inventory = replace(self._inventory, copies={place: copies})
-        found = [_sides_of(compared) for compared in compare(inventory, self._settings, self._named)]
-        return found[0] if found else None
+        sides = [_sides_of(compared) for compared in compare(inventory, self._settings, self._named)]
+        return sides[0] if sides else None
 
     def _row(self, sides: _Sides | None, segment: str, position: int, offset: int) -> dict[str, Any]:
         row: dict[str, Any] = dict.fromkeys(

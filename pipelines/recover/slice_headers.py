@@ -60,8 +60,8 @@ def read_headers(slice_: Slice, max_batch_uncompressed: int, folder: str) -> Sli
 
 def _wrappers(_: np.ndarray, batches: np.ndarray) -> np.ndarray:
     """Returns bool[n] of BATCH[n]: wrappers of magic 0 and 1, expanded as their offsets are inside."""
-    found: np.ndarray = (batches["magic"] < f.MAGIC_V2) & (batches["codec"] != f.CODEC_NONE)
-    return found
+    is_wrapper: np.ndarray = (batches["magic"] < f.MAGIC_V2) & (batches["codec"] != f.CODEC_NONE)
+    return is_wrapper
 
 
 def _set_last(entries: np.ndarray, positions: np.ndarray, lasts: np.ndarray) -> None:
@@ -142,11 +142,11 @@ class _Reading:
             return [(position, size)]
         data = np.zeros(size, dtype=np.uint8)
         self._source.read_into(position, data)
-        found: np.ndarray = whole_batches(data, position)
-        if len(found):
-            entries = entries_of(found)
+        batches: np.ndarray = whole_batches(data, position)
+        if len(batches):
+            entries = entries_of(batches)
             entries["mended"] = LENGTH
             self.entries.append(entries)
-        begins = [position, *(found["position"] + found["size"]).tolist()]
-        ends = [*found["position"].tolist(), position + size]
+        begins = [position, *(batches["position"] + batches["size"]).tolist()]
+        ends = [*batches["position"].tolist(), position + size]
         return [(begin, end - begin) for begin, end in zip(begins, ends, strict=True) if end > begin]

@@ -209,11 +209,11 @@ def _read_copy(folder: str, name: str, state: str, inventory: Inventory) -> tupl
         with os.scandir(folder) as listed:
             entries = list(listed)
         for entry in entries:
-            found = broker_file(entry.name)
-            if found is not None and found.kind in (OFFSET_INDEX, TIME_INDEX):
-                indexes.add(found.base)
-            if found is not None and found.kind == PRODUCER_SNAPSHOT:
-                _read_snapshot(entry.path, found.base, copy)
+            known = broker_file(entry.name)
+            if known is not None and known.kind in (OFFSET_INDEX, TIME_INDEX):
+                indexes.add(known.base)
+            if known is not None and known.kind == PRODUCER_SNAPSHOT:
+                _read_snapshot(entry.path, known.base, copy)
             if not (entry.is_file() or entry.is_dir()) and _is_read(entry.name):
                 _refuse(entry, copy, inventory)
             if entry.name.endswith((SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)) and entry.is_file():
@@ -266,13 +266,13 @@ def _refuse(entry: os.DirEntry[str], copy: Copy, inventory: Inventory) -> None:
 
 def _read_snapshot(path: str, base: int, copy: Copy) -> None:
     try:
-        found = read_producer_snapshot(read_regular(path, MOST_BYTES))
+        snapshot = read_producer_snapshot(read_regular(path, MOST_BYTES))
     except OSError as error:
-        found = Snapshot(np.zeros(0, dtype=PRODUCER), str(error.strerror))
-    if found.problem is None:
-        copy.snapshots[base] = found.entries
+        snapshot = Snapshot(np.zeros(0, dtype=PRODUCER), str(error.strerror))
+    if snapshot.problem is None:
+        copy.snapshots[base] = snapshot.entries
     else:
-        copy.unbelieved.append(f"{os.path.basename(path)}: {found.problem}")
+        copy.unbelieved.append(f"{os.path.basename(path)}: {snapshot.problem}")
 
 
 def _epochs(copy: Copy, folder: str) -> list[tuple[int, int]] | None:
@@ -300,8 +300,8 @@ def _add_offsets(copy: Copy, place: PartitionFolder, log_dir: str, inventory: In
     if copy.state != LIVE:
         return
     for name, field_ in OFFSET_FILES.items():
-        found = _offsets(os.path.join(log_dir, name), inventory).get(place)
-        setattr(copy, "log_start" if field_ == "log_start_offset" else field_, found)
+        offset = _offsets(os.path.join(log_dir, name), inventory).get(place)
+        setattr(copy, "log_start" if field_ == "log_start_offset" else field_, offset)
 
 
 def _offsets(path: str, inventory: Inventory) -> dict[tuple[str, int], int]:

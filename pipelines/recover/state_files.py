@@ -160,18 +160,18 @@ def quota_command(state: ClusterState, entity: str, server: str = _SERVER) -> st
 
 def topic_sizes(state: ClusterState) -> dict[str, tuple[int, int]]:
     """Returns topic name -> (partitions, replication factor)."""
-    found: dict[str, tuple[int, int]] = {}
+    sizes: dict[str, tuple[int, int]] = {}
     for partition in state.partitions.values():
         name = state.topics.get(partition.topic_id)
         if name is not None:
-            count, factor = found.get(name, (0, 0))
-            found[name] = (max(count, partition.partition + 1), max(factor, len(partition.replicas)))
-    return found
+            count, factor = sizes.get(name, (0, 0))
+            sizes[name] = (max(count, partition.partition + 1), max(factor, len(partition.replicas)))
+    return sizes
 
 
 def strimzi(state: ClusterState) -> str:
     """Returns YAML with a Strimzi KafkaTopic for each topic."""
-    found, refused = [], []
+    documents, refused = [], []
     for name, (count, factor) in sorted(topic_sizes(state).items()):
         if name in TOPICS:
             continue
@@ -183,7 +183,7 @@ def strimzi(state: ClusterState) -> str:
         if values:
             spec["config"] = dict(sorted(values.items()))
         metadata = {"name": _resource_name(name), "labels": {"strimzi.io/cluster": "my-cluster"}}
-        found.append(
+        documents.append(
             {
                 "apiVersion": "kafka.strimzi.io/v1beta2",
                 "kind": "KafkaTopic",
@@ -193,7 +193,7 @@ def strimzi(state: ClusterState) -> str:
         )
     if state.unread_text:
         refused.append(f"{comment(f'not all of the state: {state.unread_text}')}\n")
-    return "".join(refused) + yaml.safe_dump_all(found, sort_keys=False)
+    return "".join(refused) + yaml.safe_dump_all(documents, sort_keys=False)
 
 
 def _resource_name(topic: str) -> str:

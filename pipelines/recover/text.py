@@ -95,11 +95,11 @@ def lines(done: Recovered, lake: str | None, has_report: bool = False) -> list[s
 
 def lost_counts(lost_ranges: Iterable[dict[str, Any]]) -> tuple[int, int, int]:
     """Counts records that no copy has: those for sure, those at most, and logs that may have lost more."""
-    found = list(lost_ranges)
+    rows = list(lost_ranges)
     return (
-        sum(row["certain_records"] for row in found),
-        sum(row["possible_records"] or 0 for row in found),
-        sum(row["possible_records"] is None for row in found),
+        sum(row["certain_records"] for row in rows),
+        sum(row["possible_records"] or 0 for row in rows),
+        sum(row["possible_records"] is None for row in rows),
     )
 
 
@@ -110,13 +110,13 @@ def _counts_text(counts: dict[str, int]) -> str:
 def _copies_text(done: Recovered) -> str:
     replicas, cluster = done.rows(REPLICA_REPORT), done.inventory.cluster_id or "(no id)"
     deleted = sum(row["state"] == DELETED for row in replicas)
-    found = (
+    text = (
         f"{len(replicas) - deleted:,} of {counted_noun(len(done.partitions), 'partition')}, on "
         f"{counted_noun(len(done.inventory.log_dirs), 'disk')} of cluster {cluster}"
     )
-    found += f"; {counted_noun(deleted, '.log.deleted file')}" if deleted else ""
+    text += f"; {counted_noun(deleted, '.log.deleted file')}" if deleted else ""
     passed = len(done.inventory.passed_over)
-    return found + (
+    return text + (
         f"; {counted_noun(passed, '.log.deleted file')} not read (--include-deleted reads them)"
         if passed
         else ""

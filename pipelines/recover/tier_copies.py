@@ -24,7 +24,7 @@ def tier_copies(places: Sequence[str], log_dirs: Sequence[str]) -> Iterator[tupl
 
     Raises a UserError for a tier that can't be listed.
     """
-    metadata = [found for log_dir in log_dirs if (found := remote_metadata(log_dir)) is not None]
+    metadata = [known for log_dir in log_dirs if (known := remote_metadata(log_dir)) is not None]
     index = index_of(list_tier(places), metadata)
     for place, by_id in index.logs.items():
         for topic_id, of in by_id.items():

@@ -22,7 +22,7 @@ def whole_batches(data: np.ndarray, position: int) -> np.ndarray:
     data: uint8[], the range and not more. position: of its first byte in the segment. ``size`` is the size
     that the checksum confirms.
     """
-    found: list[np.ndarray] = []
+    parts: list[np.ndarray] = []
     if len(data) < f.V2_HEADER_SIZE or len(data) > MOST_BYTES:
         return np.zeros(0, dtype=BATCH)
     starts = np.flatnonzero(data[f.MAGIC_POS : len(data) - f.V2_HEADER_SIZE + f.MAGIC_POS + 1] == f.MAGIC_V2)
@@ -38,9 +38,9 @@ def whole_batches(data: np.ndarray, position: int) -> np.ndarray:
             row = np.zeros(1, dtype=BATCH)
             read_header(data[start : start + f.V2_HEADER_SIZE].copy(), 0, size, position + start, row[0])
             if row["last_offset_delta"][0] >= 0:
-                found.append(row)
+                parts.append(row)
                 at, tried = start + size, 0
-    return np.concatenate(found) if found else np.zeros(0, dtype=BATCH)
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=BATCH)
 
 
 def _whole_size(data: np.ndarray, start: int, starts: np.ndarray) -> int:

@@ -38,13 +38,13 @@ class Coordinators:
 
     def of(self, producer: int) -> CoordinatorState | None:
         """Returns the last note on a producer id that a transactional id has or had; None without one."""
-        found = []
+        states = []
         for record in self.records.values():
             if record.noted is not None and producer == record.producer_id:
-                found.append(record.noted)
+                states.append(record.noted)
             elif record.noted is not None and producer == record.before:
-                found.append(dataclasses.replace(record.noted, producer_epoch=None, partitions=frozenset()))
-        return max(found, key=lambda state: (state.updated_ms or 0, state.transactional_id), default=None)
+                states.append(dataclasses.replace(record.noted, producer_epoch=None, partitions=frozenset()))
+        return max(states, key=lambda state: (state.updated_ms or 0, state.transactional_id), default=None)
 
 
 def add_endings(findings: Findings, listing: Listing) -> None:
@@ -87,12 +87,12 @@ def _with_markers(own: Coordinators, logs: list[ScannedLog], now_ms: int) -> lis
 def _coordinators(listing: Listing, *, are_of_one_cluster: bool) -> dict[str, Coordinators]:
     """Reads what transaction coordinators noted last, by log directory; of one cluster's disks all as ""."""
     segments = listing.segments.filter(listing.segments.column("wanted"))
-    found: dict[str, Coordinators] = defaultdict(Coordinators)
+    by_cluster: dict[str, Coordinators] = defaultdict(Coordinators)
     for row in segments.select(["topic", "partition_dir", "segment"]).to_pylist():
         path = path_of_uri(row["segment"])
         if row["topic"] == TOPIC and path is not None:
-            _read(path, found["" if are_of_one_cluster else row["partition_dir"].rpartition("/")[0]])
-    return dict(found)
+            _read(path, by_cluster["" if are_of_one_cluster else row["partition_dir"].rpartition("/")[0]])
+    return dict(by_cluster)
 
 
 def _read(path: str, into: Coordinators) -> None:

@@ -269,9 +269,9 @@ def _scanned_log(scanned: list[Scanned], unread: list[int], cleaned_before: int 
     log = ScannedLog(first.topic, first.partition, first.partition_dir)
     for segment, slices in scanned:
         _add_segment(log, segment, slices)
-    found, log.damages = placed(scanned, unread, cleaned_before)
-    log.first_offset, log.last_offset = found.first, found.last
-    log.missing, log.is_compacted = missing_in(scanned, unread, found), found.is_compacted
+    order, log.damages = placed(scanned, unread, cleaned_before)
+    log.first_offset, log.last_offset = order.first, order.last
+    log.missing, log.is_compacted = missing_in(scanned, unread, order), order.is_compacted
     last = files_of(scanned, unread)[-1]
     log.foreign = {
         segment.uri: kind
@@ -283,7 +283,7 @@ def _scanned_log(scanned: list[Scanned], unread: list[int], cleaned_before: int 
     log.zeroed = [
         s.length for s, slices in scanned if log.batches and s.file_base_offset < last and is_zeros(s, slices)
     ]
-    log.unconfirmed = found.unconfirmed
+    log.unconfirmed = order.unconfirmed
     log.contradictions = contradictions(
         [(segment.uri, segment.file_base_offset) for segment, _ in scanned],
         joined(scanned, "runs"),

@@ -167,11 +167,11 @@ def _lost(findings: Findings, tails: Tails) -> list[str]:
 
 def _unconfirmed(logs: Sequence[ScannedLog]) -> list[str]:
     """Says which last batches have a base offset that nothing confirms and that leaves offsets out."""
-    found = [(log.topic, log.partition, *log.unconfirmed) for log in logs if log.unconfirmed]
-    if not found:
+    ends = [(log.topic, log.partition, *log.unconfirmed) for log in logs if log.unconfirmed]
+    if not ends:
         return []
-    topic, partition, first, base = found[0]
-    more = f", and so in {counted_noun(len(found) - 1, 'other log')}" if len(found) > 1 else ""
+    topic, partition, first, base = ends[0]
+    more = f", and so in {counted_noun(len(ends) - 1, 'other log')}" if len(ends) > 1 else ""
     return [
         f"nothing confirms the base offset {base:,} of the last batch of {topic}-{partition}, and no batch "
         f"has the offsets from {first:,} on before it{more}"
@@ -264,8 +264,8 @@ def _looking(log: ScannedLog, contradiction: Contradiction) -> Step:
 
 def _resumable(findings: Findings) -> list[tuple[ScannedLog, DamagedRange]]:
     """Returns damaged ranges after which a consumer can go on, the largest loss first."""
-    found = [(log, one) for log, one in findings.damages if one.first_lost is not None and one.next_offset]
-    return sorted(found, key=lambda each: (each[1].first_lost or 0) - (each[1].next_offset or 0))
+    ranges = [(log, one) for log, one in findings.damages if one.first_lost is not None and one.next_offset]
+    return sorted(ranges, key=lambda each: (each[1].first_lost or 0) - (each[1].next_offset or 0))
 
 
 def _moving(log: ScannedLog, damage: DamagedRange) -> Step:
@@ -281,13 +281,13 @@ def _moving(log: ScannedLog, damage: DamagedRange) -> Step:
 
 
 def _hanging(findings: Findings) -> list[tuple[ScannedLog, OpenTransaction, Ending]]:
-    found = [
+    open_ = [
         (log, transaction, transaction.ending)
         for log in findings.logs
         for transaction in log.open_transactions
         if transaction.ending is not None and transaction.is_hanging
     ]
-    return sorted(found, key=lambda each: each[2].certainty != CERTAIN)
+    return sorted(open_, key=lambda each: each[2].certainty != CERTAIN)
 
 
 def _ending(log: ScannedLog, transaction: OpenTransaction, ending: Ending) -> Step:

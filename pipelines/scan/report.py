@@ -278,14 +278,14 @@ def _are_equal(copies: tuple[tuple[str, str, int], list[ScannedLog]]) -> bool:
 
 def _coordinator(transaction: OpenTransaction) -> tuple[str, str]:
     """Returns two cells: what its coordinator noted, and what ends the transaction."""
-    found = transaction.ending
-    if found is None:
+    ending = transaction.ending
+    if ending is None:
         return "-", "-"
     noted = "-"
-    if found.transactional_id is not None:
-        timeout = f"timeout {found.coordinator_timeout_ms:,} ms"
-        noted = f"{found.transactional_id}: {found.coordinator_state}, {timeout}"
-    return printable(noted), found.remedy if transaction.is_hanging else "-"
+    if ending.transactional_id is not None:
+        timeout = f"timeout {ending.coordinator_timeout_ms:,} ms"
+        noted = f"{ending.transactional_id}: {ending.coordinator_state}, {timeout}"
+    return printable(noted), ending.remedy if transaction.is_hanging else "-"
 
 
 def _replica(row: dict[str, Any]) -> tuple[str, ...]:

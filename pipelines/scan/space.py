@@ -80,25 +80,25 @@ class Volume:
 
 def volumes(findings: Findings) -> list[Volume]:
     """Returns the file systems of the log directories that were scanned."""
-    found: dict[int, Volume] = {}
+    by_device: dict[int, Volume] = {}
     for log_dir in sorted({os.path.dirname(path) for path in _folders(findings.logs)}):
         try:
             device, usage = os.stat(log_dir).st_dev, os.statvfs(log_dir)
         except OSError:
             continue
         size, free = usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize
-        found.setdefault(device, Volume([], size, free)).log_dirs.append(log_dir)
-    return list(found.values())
+        by_device.setdefault(device, Volume([], size, free)).log_dirs.append(log_dir)
+    return list(by_device.values())
 
 
 def space_by_topic(findings: Findings, now_ms: int | None = None) -> list[Space]:
     """Returns the space of each topic, the largest first. now_ms: when retention is judged; None: now."""
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
-    found = _in_tier(findings)
+    by_topic = _in_tier(findings)
     states: dict[str, ClusterState | None] = {}
     joined = {row["segment"].rpartition("/")[0] for row in findings.segment_places if row["segment"]}
     for log in findings.logs:
-        space = found.setdefault(log.topic, Space(log.topic))
+        space = by_topic.setdefault(log.topic, Space(log.topic))
         space.segments += log.bytes if log.partition_dir not in joined else 0
         space.indexes += sum(map(_index_bytes, _folders([log])))
         if log.account.witnesses.is_tiered or log.partition_dir in joined:
@@ -111,27 +111,27 @@ def space_by_topic(findings: Findings, now_ms: int | None = None) -> list[Space]
         space.can_go += kept.can_go
         space.held.append(kept)
     for passed in findings.passed_over:
-        space = found.setdefault(passed.topic, Space(passed.topic))
+        space = by_topic.setdefault(passed.topic, Space(passed.topic))
         if passed.reason == TO_DELETE:
             space.deleted += passed.bytes
         else:
             space.leftovers += passed.bytes
-    return sorted(found.values(), key=lambda space: (-space.total, space.topic))
+    return sorted(by_topic.values(), key=lambda space: (-space.total, space.topic))
 
 
 def _in_tier(findings: Findings) -> dict[str, Space]:
     """Returns the topics of which a tier has something: what lies there, and on the disks of their logs."""
-    found: dict[str, Space] = {}
+    by_topic: dict[str, Space] = {}
     for row in findings.segment_places:
-        space = found.setdefault(row["topic"], Space(row["topic"]))
+        space = by_topic.setdefault(row["topic"], Space(row["topic"]))
         if row["place"] == "disk":
             space.segments += row["bytes"]
         else:
             space.tier += row["bytes"]
     for row in findings.tier_report or ():
         if row["kind"] in PAID_FOR and row["topic"] is not None:
-            found.setdefault(row["topic"], Space(row["topic"])).tier_dead += row["bytes"] or 0
-    return found
+            by_topic.setdefault(row["topic"], Space(row["topic"])).tier_dead += row["bytes"] or 0
+    return by_topic
 
 
 def _folders(logs: Iterable[ScannedLog]) -> Iterable[str]:
@@ -141,15 +141,15 @@ def _folders(logs: Iterable[ScannedLog]) -> Iterable[str]:
 def _index_bytes(folder: str) -> int:
     try:
         with os.scandir(folder) as entries:
-            found = [entry for entry in entries if entry.name.endswith(_INDEXES)]
-        return sum(entry.stat(follow_symlinks=False).st_blocks * _BLOCK for entry in found)
+            indexes = [entry for entry in entries if entry.name.endswith(_INDEXES)]
+        return sum(entry.stat(follow_symlinks=False).st_blocks * _BLOCK for entry in indexes)
     except OSError:
         return 0
 
 
 def _limits(topic: str, state: ClusterState | None) -> Limits:
     known = {} if state is None else {name: state.setting(topic, name) for name in SETTINGS}
-    return limits_of(topic, {name: found[1] for name, found in known.items() if found is not None})
+    return limits_of(topic, {name: setting[1] for name, setting in known.items() if setting is not None})
 
 
 def _state_of(findings: Findings, log_dir: str) -> ClusterState | None:
@@ -159,5 +159,7 @@ def _state_of(findings: Findings, log_dir: str) -> ClusterState | None:
     """
     cluster = next((name for name, paths in findings.clusters.items() if log_dir in paths), None)
     known = findings.placements
-    found = known.get(cluster) or (next(iter(known.values())) if len(known) == 1 and not cluster else None)
-    return found.state if found is not None else None
+    placements = known.get(cluster) or (
+        next(iter(known.values())) if len(known) == 1 and not cluster else None
+    )
+    return placements.state if placements is not None else None

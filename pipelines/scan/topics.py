@@ -27,10 +27,10 @@ def _lost(log: ScannedLog) -> int:
 
 def by_topic(findings: Findings) -> list[tuple[str, str, list[ScannedLog]]]:
     """Returns each topic with its cluster (``Findings.cluster_of``) and its logs, in the order of --sort."""
-    found: dict[tuple[str, str], list[ScannedLog]] = defaultdict(list)
+    logs_of: dict[tuple[str, str], list[ScannedLog]] = defaultdict(list)
     for log in findings.logs:
-        found[log.topic, findings.cluster_of(log)].append(log)
-    ordered = sorted(found.items(), key=lambda each: (_SORTS[findings.sort](each[1]), each[0]))
+        logs_of[log.topic, findings.cluster_of(log)].append(log)
+    ordered = sorted(logs_of.items(), key=lambda each: (_SORTS[findings.sort](each[1]), each[0]))
     return [(topic, cluster, logs) for (topic, cluster), logs in ordered]
 
 

@@ -109,13 +109,13 @@ class Candidate:
 
     def runs(self) -> list[Interval]:
         """Returns the offsets of its sound batches, as intervals in which none is missing."""
-        found: list[Interval] = []
+        intervals: list[Interval] = []
         for base, last in zip(self.batches["base"].tolist(), self.batches["last"].tolist(), strict=True):
-            if found and base == found[-1].last + 1:
-                found[-1] = Interval(found[-1].first, last)
+            if intervals and base == intervals[-1].last + 1:
+                intervals[-1] = Interval(intervals[-1].first, last)
             else:
-                found.append(Interval(base, last))
-        return found
+                intervals.append(Interval(base, last))
+        return intervals
 
     def own_epochs(self) -> Epochs:
         """Returns its leader epochs with the offsets where they begin in it, by metadata or by its
@@ -156,7 +156,7 @@ def true_intervals(candidate: Candidate, history: Epochs) -> list[Interval]:
     begins = {epoch: (start, end) for (epoch, start), end in zip(history, ends, strict=True)}
     first_epoch, first_start = history[0]
     begins[first_epoch] = 0, ends[0]
-    found: list[Interval] = []
+    intervals: list[Interval] = []
     limits = [start - 1 for _, start in own[1:]] + [candidate.last]
     for at, ((epoch, start), limit) in enumerate(zip(own, limits, strict=True)):
         is_older = epoch < first_epoch
@@ -164,11 +164,11 @@ def true_intervals(candidate: Candidate, history: Epochs) -> list[Interval]:
         first, last = max(candidate.first if at == 0 else start, low), min(limit, high)
         if first > last:
             continue
-        if found and found[-1].last + 1 == first:
-            found[-1] = Interval(found[-1].first, last)
+        if intervals and intervals[-1].last + 1 == first:
+            intervals[-1] = Interval(intervals[-1].first, last)
         else:
-            found.append(Interval(first, last))
-    return found
+            intervals.append(Interval(first, last))
+    return intervals
 
 
 class Part(NamedTuple):
@@ -211,9 +211,9 @@ def parts_of(candidates: Sequence[Candidate]) -> list[Part]:
 
 def holes_of(parts: Sequence[Part], start: int) -> list[Interval]:
     """Returns the offsets from ``start`` on that no part has, up to the last part."""
-    found, at = [], start
+    holes, at = [], start
     for part in parts:
         if part.first > at:
-            found.append(Interval(at, part.first - 1))
+            holes.append(Interval(at, part.first - 1))
         at = max(at, part.last + 1)
-    return found
+    return holes

@@ -93,16 +93,16 @@ class RemoteIndex:
 
 def merged(metadata: Iterable[RemoteMetadata]) -> dict[str, RemoteSegment]:
     """Returns the segments of all log directories by id, each in the state that went furthest."""
-    found: dict[str, RemoteSegment] = {}
+    segments: dict[str, RemoteSegment] = {}
     for of_disk in metadata:
         for name, segment in of_disk.segments.items():
-            new, old = segment, found.get(name, segment)
+            new, old = segment, segments.get(name, segment)
             if old.state > new.state:
                 new, old = old, new
             if new.start is None:
                 new = replace(new, start=old.start, end=old.end, size=old.size, epochs=old.epochs)
-            found[name] = new
-    return found
+            segments[name] = new
+    return segments
 
 
 def index_of(tier: Tier, metadata: Sequence[RemoteMetadata]) -> RemoteIndex:
@@ -129,11 +129,11 @@ def index_of(tier: Tier, metadata: Sequence[RemoteMetadata]) -> RemoteIndex:
             continue
         of = logs[PartitionFolder(segment.topic, segment.partition)][segment.topic_id]
         of.newest = max(of.newest, segment.since)
-        found = objects.get(name)
+        stored_ = objects.get(name)
         if segment.state == FINISHED and segment.start is not None:
-            of.named.append(_named(segment, found, tier))
-        elif found is not None and SEGMENT_SUFFIX in found.files:
-            of.others.append(_unnamed(found, UNFINISHED))
+            of.named.append(_named(segment, stored_, tier))
+        elif stored_ is not None and SEGMENT_SUFFIX in stored_.files:
+            of.others.append(_unnamed(stored_, UNFINISHED))
     for stored in tier.segments:
         own = stored.topic_id, stored.partition
         if stored.segment_id in named or SEGMENT_SUFFIX not in stored.files:
@@ -146,34 +146,34 @@ def index_of(tier: Tier, metadata: Sequence[RemoteMetadata]) -> RemoteIndex:
     return RemoteIndex(tier, named, deleted, newest, uncommitted, bool(metadata), is_whole, logs)
 
 
-def _named(segment: RemoteSegment, found: TierSegment | None, tier: Tier) -> Candidate:
-    """Returns the candidate of a segment that counts. found: its objects; None where the tier has none."""
+def _named(segment: RemoteSegment, stored: TierSegment | None, tier: Tier) -> Candidate:
+    """Returns the candidate of a segment that counts. stored: its objects; None where the tier has none."""
     assert segment.start is not None
     assert segment.end is not None
     candidate = Candidate(
         REMOTE,
-        _missing_uri(segment, tier) if found is None else found.uri or _log_of(found),
+        _missing_uri(segment, tier) if stored is None else stored.uri or _log_of(stored),
         segment.start,
         segment.size or 0,
-        segment.since * 1000 if found is None else found.modified,
+        segment.since * 1000 if stored is None else stored.modified,
         segment.start,
         segment.end,
         segment.epochs,
     )
     candidate.segment_id, candidate.stored_bytes = (
         segment.segment_id,
-        found.stored_bytes if found is not None else 0,
+        stored.stored_bytes if stored is not None else 0,
     )
     candidate.name = candidate.uri.removesuffix(MANIFEST).removesuffix(SEGMENT_SUFFIX) + SEGMENT_SUFFIX
-    if found is None or SEGMENT_SUFFIX not in found.files:
+    if stored is None or SEGMENT_SUFFIX not in stored.files:
         candidate.problem = MISSING
-    elif found.problem is not None:
-        candidate.problem = found.problem
+    elif stored.problem is not None:
+        candidate.problem = stored.problem
     if candidate.problem is not None:
         candidate.rank = UNREADABLE
         return candidate
-    assert found is not None
-    wanted, candidate.length = segment.size or found.length, found.length
+    assert stored is not None
+    wanted, candidate.length = segment.size or stored.length, stored.length
     if candidate.length > wanted:  # segmentSizeInBytes tells where the segment ends
         candidate.whole = candidate.uri, candidate.length
         candidate.uri, candidate.length = with_range(candidate.uri, 0, wanted), wanted
@@ -181,30 +181,30 @@ def _named(segment: RemoteSegment, found: TierSegment | None, tier: Tier) -> Can
     return candidate
 
 
-def _unnamed(found: TierSegment, rank: int) -> Candidate:
+def _unnamed(stored: TierSegment, rank: int) -> Candidate:
     """Returns the candidate of objects whose offsets only their manifest or their content tells."""
-    of = found.manifest.segment if found.manifest is not None else {}
+    of = stored.manifest.segment if stored.manifest is not None else {}
     epochs, last = of.get("segmentLeaderEpochs"), of.get("endOffset")
     candidate = Candidate(
-        rank, found.uri or "", found.base, found.length, found.modified, found.base, name=found.name
+        rank, stored.uri or "", stored.base, stored.length, stored.modified, stored.base, name=stored.name
     )
-    candidate.segment_id, candidate.stored_bytes = found.segment_id, found.stored_bytes
+    candidate.segment_id, candidate.stored_bytes = stored.segment_id, stored.stored_bytes
     if isinstance(epochs, dict) and isinstance(last, int):
         candidate.last, candidate.epochs = (
             last,
             tuple(sorted((int(epoch), start) for epoch, start in epochs.items())),
         )
-    if found.problem is not None:
-        candidate.rank, candidate.problem = UNREADABLE, found.problem
+    if stored.problem is not None:
+        candidate.rank, candidate.problem = UNREADABLE, stored.problem
     return candidate
 
 
-def _log_of(found: TierSegment) -> str:
+def _log_of(stored: TierSegment) -> str:
     """Returns the URI that the ``.log`` object would have."""
-    uri, _ = next(iter(found.files.values()))
+    uri, _ = next(iter(stored.files.values()))
     folder, _, name = uri.rpartition("/")
     log = f"{folder}/{name[:43]}{SEGMENT_SUFFIX}"  # 20 digits, a dash, 22 characters
-    return log.removesuffix(SEGMENT_SUFFIX) + MANIFEST if found.layout == PLUGIN else log
+    return log.removesuffix(SEGMENT_SUFFIX) + MANIFEST if stored.layout == PLUGIN else log
 
 
 def _missing_uri(segment: RemoteSegment, tier: Tier) -> str:

@@ -154,10 +154,10 @@ def _is_unread(parts: Sequence[Part]) -> bool:
 
 def _set_intervals(candidate: Candidate, history: Epochs, start: int | None) -> bool:
     """Sets the true offsets of a remote segment, from the log start on. False where it has none."""
-    found = true_intervals(candidate, history)
+    intervals = true_intervals(candidate, history)
     if candidate.is_cut or candidate.last == NO_END:
-        found = [each for run in candidate.runs() for each in _common(found, run)]
-    candidate.intervals = [each for each in found if start is None or each.last >= start]
+        intervals = [each for run in candidate.runs() for each in _common(intervals, run)]
+    candidate.intervals = [each for each in intervals if start is None or each.last >= start]
     return bool(candidate.intervals)
 
 
@@ -172,7 +172,7 @@ def _of_disk(rows: Sequence[dict[str, Any]], reached: int) -> list[Candidate]:
     """Returns the local segments. reached: the last offset of the tier; up to it they are checked to be
     sound.
     """
-    found = []
+    candidates = []
     for at, row in enumerate(rows):
         base = row["file_base_offset"]
         limit = rows[at + 1]["file_base_offset"] - 1 if at + 1 < len(rows) else NO_END
@@ -184,8 +184,8 @@ def _of_disk(rows: Sequence[dict[str, Any]], reached: int) -> list[Candidate]:
             if runs and limit == NO_END:
                 runs[-1] = Interval(runs[-1].first, NO_END)
             candidate.intervals = runs
-        found.append(candidate)
-    return found
+        candidates.append(candidate)
+    return candidates
 
 
 Named = tuple[int, File, str | None]  # base offset, file, URI of what holds its bytes
