@@ -105,7 +105,10 @@ typed.show(10, truncate=80)
 
 # COMMAND ----------
 
-of_values = "(SELECT kafka_payload(topic, 'value', value, headers).reason AS reason FROM committed_records)"
+of_values = """(
+    SELECT kafka_payload(topic, 'value', value, headers).reason AS reason FROM committed_records
+    WHERE value IS NOT NULL
+)"""
 reasons = spark.sql(f"""
     SELECT reason, count(*) AS payloads FROM {"value_errors" if has_tables else of_values}
     WHERE reason IS NOT NULL GROUP BY reason ORDER BY payloads, reason
