@@ -8,7 +8,7 @@
 # MAGIC | widget | value outside Databricks | |
 # MAGIC |---|---|---|
 # MAGIC | `source` | `tests/data/typed/data` | log directory with `_schemas`, searched at any depth |
-# MAGIC | `lake` | `typed-lake` | folder or URI of the lake to write to, or `catalog.schema` |
+# MAGIC | `lake` | `typed-lake` | folder or URI of the lake to write to |
 # MAGIC | `topics` | `.*` | regular expression over whole topic names; `_schemas` must match it |
 # MAGIC | `topic` | `avro-evolution` | the topic whose typed table is shown |
 
@@ -18,9 +18,8 @@
 import matplotlib.pyplot as plt
 
 from kafka_log_lake.pipelines import decode_batches, register
-from kafka_log_lake.pipelines.cli.notebooks import path_widget, show, sink_of, widget
+from kafka_log_lake.pipelines.cli.notebooks import path_widget, show, widget
 from kafka_log_lake.pipelines.cli.settings import Settings
-from kafka_log_lake.pipelines.cli.values import is_catalog_lake
 from kafka_log_lake.pipelines.engine.session import get_session
 
 source = path_widget(globals(), "source", "tests/data/typed/data")
@@ -34,14 +33,11 @@ spark = get_session()
 # MAGIC %md
 # MAGIC ## Decode
 # MAGIC
-# MAGIC One job makes the tables of bytes, and a typed table for each topic, which a catalog has not. A second
-# MAGIC run decodes what is new.
+# MAGIC One job makes the tables of bytes, and a typed table for each topic. A second run decodes what is new.
 
 # COMMAND ----------
 
-has_tables = not is_catalog_lake(lake)
-settings = Settings(source=source, lake=lake, topics=topics, sink=sink_of(lake), typed=has_tables)
-decoded = decode_batches.run(spark, settings)
+decoded = decode_batches.run(spark, Settings(source=(source,), lake=lake, topics=topics, typed=True))
 register(spark, lake)
 for one in decoded.typed or ():
     print(f"{one['topic']:<28} {one['rows']:>8,} records  {one['errors']:>6,} errors")
@@ -82,36 +78,26 @@ profile.show(200, truncate=False)
 # MAGIC %md
 # MAGIC ## A typed table
 # MAGIC
-# MAGIC All versions of a schema are in one column: a field that a version lacks is null. A catalog has no
-# MAGIC typed tables: `kafka_value` makes JSON of a value by the schema that it was written with.
+# MAGIC All versions of a schema are in one column: a field that a version lacks is null.
 
 # COMMAND ----------
 
-if has_tables:
-    typed = spark.table(f"`typed.{topic}`").select("partition", "offset", "key", "value", "value_schema_id")
-else:
-    records = spark.table("committed_records").where(f"topic = '{topic}'")
-    typed = records.selectExpr("partition", "offset", "kafka_value(value, topic) AS value")
+typed = spark.table(f"`typed.{topic}`")
 typed.printSchema()
-typed.show(10, truncate=80)
+typed.select("partition", "offset", "key", "value", "value_schema_id").show(10, truncate=80)
 
 # COMMAND ----------
 
 # MAGIC %md
 # MAGIC ## What could not be decoded
 # MAGIC
-# MAGIC Beside typed tables each such key or value is a row of `value_errors`, with its bytes and the reason.
-# MAGIC Other rows are not affected.
+# MAGIC Each such key or value is a row of `value_errors`, with its bytes and the reason. Other rows are
+# MAGIC not affected.
 
 # COMMAND ----------
 
-of_values = """(
-    SELECT kafka_payload(topic, 'value', value, headers).reason AS reason FROM committed_records
-    WHERE value IS NOT NULL
-)"""
-reasons = spark.sql(f"""
-    SELECT reason, count(*) AS payloads FROM {"value_errors" if has_tables else of_values}
-    WHERE reason IS NOT NULL GROUP BY reason ORDER BY payloads, reason
+reasons = spark.sql("""
+    SELECT reason, count(*) AS payloads FROM value_errors GROUP BY reason ORDER BY payloads, reason
 """).collect()
 
 errors, axes = plt.subplots(figsize=(8, 0.6 + 0.3 * len(reasons)), layout="constrained")
