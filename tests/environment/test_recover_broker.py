@@ -175,14 +175,16 @@ def test_restore_writes_each_lost_record_again_in_its_order(tmp_path: Path) -> N
     assert "RecordTooLargeException" in done.stderr
 
 
-def test_a_controller_starts_from_what_metadata_write_makes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("release", [OLDEST, NEWEST])
+def test_a_controller_starts_from_what_metadata_write_makes(release: str, tmp_path: Path) -> None:
     """It goes on after the true metadata log, and hands out the topics with their ids."""
     corpus = replicas.unpack(tmp_path / "corpus")
     named = [f"--source=c{n}={corpus / 's11-controllers' / f'controller-{n}'}" for n in (1, 2, 3)]
     disk = tmp_path / "controller"
     assert recover.main([*named, "--cores", "1", "--metadata", "--write", str(disk), "--node-id", "1"]) == 0
     before = _metadata(disk)
-    with broker(tmp_path / "node", QUIET, disk=disk) as running, client(running.address) as admin:
+    node = broker(tmp_path / "node", QUIET, disk=disk, release=release)
+    with node as running, client(running.address) as admin:
         admin.create("made-after", 1)
         assert admin.send("made-after", 0, [("k", "v")]) == [0]
     after = _metadata(disk)
