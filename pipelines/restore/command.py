@@ -82,6 +82,9 @@ def run(on_demand: SparkOnDemand, settings: Settings, path: Sequence[str], **oth
     finally:
         database.close()
     summary.seconds = time.monotonic() - began
+    if request.create == "only":
+        log.info("the topics are there; --create only writes no record")
+        return
     if request.more["report"] is not None:
         page.write_page(request.more["report"], summary)
     _print(summary, settings.json)
@@ -239,10 +242,10 @@ def _restore(
     summary.warnings += checked.warnings
     for warning in summary.warnings:
         log.warning("%s", warning)
-    state.keep(target.cluster_id)
     summary.security += cluster.restore_security(request, database)
     if request.create == "only":
         return
+    state.keep(target.cluster_id)
     summary.schemas += schemas.restore_schemas(request, plan)
     tasks = [Task(request, one, state.restore_id, checked.limits[one.target]) for one in plan.partitions]
     _write(on_demand, request, plan, tasks)

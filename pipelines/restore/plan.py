@@ -168,12 +168,21 @@ def _left_out(database: duckdb.DuckDBPyConnection, request: Request, where: str)
 
 
 def _lost(database: duckdb.DuckDBPyConnection, request: Request, names: str) -> dict[str, int]:
-    """Counts the ranges of offsets whose records the lake does not have, by topic, within ``--offsets``."""
+    """Counts the ranges of offsets whose records the lake does not have, by topic, within ``--offsets``.
+
+    In a lake of healed disks ``lost_ranges`` has those that no copy has; in others ``lost_offsets``.
+    """
+    healed = database.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'lost_ranges'").fetchone()
+    table, first, last = (
+        ("lost_ranges", "first_offset", "last_offset")
+        if healed
+        else ("lost_offsets", "first_lost", "last_lost")
+    )
     low, _, high = (request.offsets or ":").partition(":")
     where = [f"topic IN ({names})"]
-    where += [f"(last_lost IS NULL OR last_lost >= {int(low)})"] if low else []
-    where += [f"first_lost < {int(high)}"] if high else []
+    where += [f"({last} IS NULL OR {last} >= {int(low)})"] if low else []
+    where += [f"{first} < {int(high)}"] if high else []
     if request.partitions_of:
         where.append(f"partition IN ({', '.join(map(str, request.partitions_of))})")
-    statement = f"SELECT topic, count(*) FROM lost_offsets WHERE {' AND '.join(where)} GROUP BY topic"
+    statement = f"SELECT topic, count(*) FROM {table} WHERE {' AND '.join(where)} GROUP BY topic"
     return dict(database.execute(statement).fetchall())

@@ -83,7 +83,7 @@ class Summary:
                 yield f"  {one.topic}: held back: {counted_noun(count, 'record')}: {reason}"
             if one.lost:
                 ranges = counted_noun(one.lost, "range")
-                yield f"  {one.topic}: lost in the sources: {ranges} of offsets: view lost_offsets"
+                yield f"  {one.topic}: lost in the sources: {ranges} of offsets: lost_offsets, lost_ranges"
             if one.left_out:
                 yield (
                     f"  {one.topic}: left out: {counted_noun(one.left_out, 'record')} of transactions that "

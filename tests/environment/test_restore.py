@@ -143,6 +143,8 @@ def test_keys_choose_among_another_number_of_partitions_as_kafkas_producer_does(
     folder, rows = lake
     more = ("--create", "yes", "--state", tmp_path / "state", "--partitions", 3, "--with-origin")
     chosen = ("--offsets", "100:400", "--rename", "m(.*)=spread-\\1", "--bootstrap-server", running.address)
+    assert restore("--lake", folder, *more, *chosen, "--create", "only") == 0
+    assert judge.read_timed("spread-ade", 0, committed=True) == []
     assert restore("--lake", folder, *more, *chosen) == 0
     found = [judge.read_timed("spread-ade", partition, committed=True) for partition in range(3)]
     assert sorted(row[1:4] for there in found for row in there) == sorted(rows[100:400])

@@ -144,3 +144,13 @@ def test_properties_of_java_clients_are_taken(tmp_path: Path) -> None:
         "sasl.username": "me",
         "sasl.password": 'a"=b;c',
     }
+
+
+def test_disks_with_names_are_healed_and_what_no_disk_has_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, damaged = logs.batch(0, 4), flip(logs.batch(4, 4), 70)
+    logs.put(tmp_path / "a" / "orders-0", 0, flip(whole, 70), damaged, logs.batch(8, 2))
+    logs.put(tmp_path / "b" / "orders-0", 0, whole, damaged, logs.batch(8, 2))
+    disks = [word for disk in ("a", "b") for word in ("--source", f"{disk}={tmp_path / disk}")]
+    assert planned(capsys, *disks, "--state", tmp_path / "state") == {"orders": ("orders", 6, 0, 1)}
