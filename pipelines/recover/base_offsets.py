@@ -5,6 +5,13 @@ between, is the number of offsets that are missing in the file before the batch.
 falls, stays the same where nothing is cleaned or damaged, and ends with what the name of the next file
 leaves. Each stored base offset, here or in another copy of the batch, is a claim on that number. The heaviest
 chain of claims that never falls is believed; other batches are placed where it leaves one number for them.
+
+It is no second form of ``udfs.batches.offsets.misplaced``, which answers another question. That one judges
+what is stored in one log, and says only which base offsets are wrong beyond doubt: a batch whose neighbours
+are wrong too stays as it is. Here the question is which base offset a batch had. It is answered from all
+copies, and with headers of damaged batches; so a base offset may be corrected that ``misplaced`` leaves
+alone, and one that it rejects may be confirmed by another copy. Where neither finds a wrong one, and in what
+is compacted and lost, both give the same (``tests/support/rules_held.py``).
 """
 
 from __future__ import annotations
