@@ -14,7 +14,7 @@ from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS
 from kafka_log_lake.udfs.spark.protocol import StageOptions
 
 _START = ("log_start_offset", "log_start_witness", "log_start_certainty")
-_NAMES = (*_START, "recovery_point", "high_watermark")
+_NAMES = (*_START, "recovery_point", "high_watermark", "named_end")
 _NOTHING: Mapping[str, Any] = dict.fromkeys(_NAMES)
 
 

@@ -44,7 +44,7 @@ from kafka_log_lake.udfs.storage.byte_source import FileSource, SourceError, pat
 
 _MISSING = f"lost_cause IN ('{SEGMENT}', '{WRONG_BASE}')"
 Noted = Mapping[str, ListedLog]  # by folder
-_FIELDS = ("log_start_offset", "recovery_point", "high_watermark")  # of the table checkpoints
+_FIELDS = ("log_start_offset", "recovery_point", "high_watermark", "named_end")  # of the table checkpoints
 
 
 def ledger_of_logs(lake: LakeWriter, plan: Plan, has_changed: bool) -> pa.Table:
@@ -194,10 +194,7 @@ def _compare_with_checkpoints(
     edges = edges_of_ledger(rows, noted, ends)
     if not edges:
         return []
-    stored = {
-        folder: Checkpoint(**{name: row[name] for name in _FIELDS})
-        for folder, row in stored_checkpoints(lake).items()
-    }
+    stored = stored_checkpoints(lake)
     missing: list[tuple[str, Unseen]] = []
     new = []
     for log in sorted(edges):
@@ -205,9 +202,11 @@ def _compare_with_checkpoints(
         ranges = at_edges(log, witnesses)
         missing += [(f"{log.topic}-{log.partition}", range_) for range_ in ranges]
         start = witnesses.start_of(log.start)
-        checkpoint = Checkpoint(start, witnesses.recovery_point, witnesses.high_watermark)
-        if _by_table(log, checkpoint) != _by_table(log, stored.get(log.partition_dir, Checkpoint())):
-            known = {name: getattr(checkpoint, name) for name in _FIELDS}
+        named_end = witnesses.named_end if (witnesses.named_end or 0) > log.end else None
+        known = dict(
+            zip(_FIELDS, (start, witnesses.recovery_point, witnesses.high_watermark, named_end), strict=True)
+        )
+        if _by_table(log, known) != _by_table(log, stored.get(log.partition_dir, {})):
             place = {"topic": log.topic, "partition": log.partition, "partition_dir": log.partition_dir}
             new.append({**place, **known, "read_at": options.began_us, "run_id": options.run_id})
     if new:
@@ -216,6 +215,8 @@ def _compare_with_checkpoints(
     return missing
 
 
-def _by_table(log: Edges, checkpoint: Checkpoint) -> list[Unseen]:
+def _by_table(log: Edges, row: Mapping[str, Any]) -> list[Unseen]:
     """Returns what the view ``lost_offsets`` gives at a log's edges for a row of ``checkpoints``."""
-    return at_edges(log, with_checkpoint(NO_WITNESSES, checkpoint))
+    checkpoint = Checkpoint(*(row.get(name) for name in _FIELDS[:3]))
+    named = () if row.get("named_end") is None else (row["named_end"],)
+    return at_edges(log, with_checkpoint(replace(NO_WITNESSES, snapshots=named), checkpoint))

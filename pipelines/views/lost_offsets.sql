@@ -8,7 +8,7 @@
 --   last_lost bigint: Last lost offset; null for damage after the last sound batch, unless an empty file follows: the log had reached its name
 --   max_records decimal(20,0): Upper bound of lost records; null where last_lost is. Decimal, so that no sum of it overflows
 --   cause string: damage; wrong_base_offset: the records are there, under other offsets; missing_segment; missing_end, missing_start: the broker's files say that the log reached further, or began earlier (or they were copied later than the segments)
---   is_certain boolean: Records were there; false where the log cleaner may have removed some or all, for a missing_start, which the broker may have deleted or moved to remote storage, and for a missing_end at or past the high watermark, which a new leader may have truncated
+--   is_certain boolean: Records were there; false where the log cleaner may have removed some or all, for a missing_start, which the broker may have deleted or moved to remote storage, and for a missing_end that the recovery point alone names
 --   damaged_ranges bigint: Damaged ranges there; 0 where something is missing
 --   damaged_bytes bigint: Their bytes
 --   next_offset bigint: The next sound offset, or that in the name of an empty last file; null where none follows
@@ -18,7 +18,8 @@ WITH edges AS (
   FROM segments GROUP BY topic, partition, partition_dir
 ), noted AS (
   SELECT e.topic, e.partition, e.partition_dir, e.log_start, o.is_whole AS has_end, n.log_start_offset, n.recovery_point,
-    n.high_watermark, o.end_offset AS log_end, greatest(o.end_offset, n.high_watermark) AS known_end
+    n.high_watermark, n.named_end, o.end_offset AS log_end, greatest(o.end_offset, n.high_watermark) AS after_watermark,
+    greatest(o.end_offset, n.high_watermark, n.named_end) AS known_end
   FROM edges e JOIN current_checkpoints n ON n.partition_dir = e.partition_dir
   JOIN log_ends o ON o.topic = e.topic AND o.partition = e.partition AND o.partition_dir = e.partition_dir
 ), lost AS (
@@ -26,15 +27,19 @@ WITH edges AS (
     damaged_ranges, damaged_bytes, next_offset
   FROM offset_findings WHERE lost_cause IS NOT NULL
   UNION ALL
-  -- of each log three edges, so that what is known of it is worked out once
+  -- of each log four edges, so that what is known of it is worked out once
   SELECT n.topic, n.partition, n.partition_dir,
-    CASE e.edge WHEN 'start' THEN n.log_start_offset WHEN 'high watermark' THEN n.log_end ELSE n.known_end END,
-    CASE e.edge WHEN 'start' THEN n.log_start WHEN 'high watermark' THEN n.high_watermark ELSE n.recovery_point END,
-    CASE e.edge WHEN 'start' THEN 'missing_start' ELSE 'missing_end' END, e.edge = 'high watermark', 0, 0,
+    CASE e.edge WHEN 'start' THEN n.log_start_offset WHEN 'high watermark' THEN n.log_end WHEN 'files' THEN n.after_watermark
+      ELSE n.known_end END,
+    CASE e.edge WHEN 'start' THEN n.log_start WHEN 'high watermark' THEN n.high_watermark WHEN 'files' THEN n.named_end
+      ELSE n.recovery_point END,
+    CASE e.edge WHEN 'start' THEN 'missing_start' ELSE 'missing_end' END, e.edge IN ('high watermark', 'files'), 0, 0,
     CASE e.edge WHEN 'start' THEN n.log_start END
-  FROM noted n CROSS JOIN (SELECT 'start' AS edge UNION ALL SELECT 'high watermark' UNION ALL SELECT 'recovery point') e
+  FROM noted n CROSS JOIN (SELECT 'start' AS edge UNION ALL SELECT 'high watermark' UNION ALL SELECT 'files'
+    UNION ALL SELECT 'recovery point') e
   WHERE CASE e.edge WHEN 'start' THEN n.log_start_offset < n.log_start
     WHEN 'high watermark' THEN n.has_end AND n.high_watermark > n.log_end
+    WHEN 'files' THEN n.has_end AND n.named_end > n.after_watermark
     ELSE n.has_end AND n.recovery_point > n.known_end END
 )
 SELECT topic, partition, partition_dir, first_lost, end_offset - 1 AS last_lost,

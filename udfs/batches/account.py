@@ -148,6 +148,12 @@ class Witnesses:
         """Returns the start offset of the last epoch, or None; the log reached it when the epoch began."""
         return self.epochs[-1][1] if self.epochs else None
 
+    @property
+    def named_end(self) -> int | None:
+        """Returns the highest offset that files next to the segments say the log had reached, or None."""
+        names = (self.last_epoch_start, self.indexed, *self.snapshots, *self.orphans)
+        return max((offset for offset in names if offset is not None), default=None)
+
     def start_of(self, first_file: int) -> int | None:
         """Returns the log start offset by the checkpoint files; None where none of them says it.
 

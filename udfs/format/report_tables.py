@@ -119,6 +119,12 @@ CHECKPOINTS = Table(
         ),
         ("recovery_point", "bigint", "recovery-point-offset-checkpoint; null without an entry"),
         ("high_watermark", "bigint", "replication-offset-checkpoint; null without an entry"),
+        (
+            "named_end",
+            "bigint",
+            "The offset that other files next to the segments say the log had reached: the last entry of "
+            "leader-epoch-checkpoint, producer snapshots, indexes; null without one past its end",
+        ),
         ("read_at", "timestamp", "When the row was written"),
         ("run_id", "string", "Run that wrote it"),
         (
