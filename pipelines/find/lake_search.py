@@ -314,13 +314,13 @@ class LakeSearch(Searching):
 
 
 def _widened(damage: DamagedRange, lost: Iterable[Unseen]) -> DamagedRange:
-    """Returns a damaged range with the offsets of its log around it, where its file alone tells fewer.
+    """Returns a damaged range with the offsets of its log around it, which its file alone may not tell.
 
     lost: offsets of the log that are lost in damage.
     """
-    first = damage.first_lost
+    first = damage.last_offset + 1
     for range_ in lost:
-        if first is not None and range_.first <= first and (range_.last is None or first <= range_.last):
+        if range_.first <= first and (range_.last is None or first <= range_.last):
             following = None if range_.last is None else range_.last + 1
             return replace(damage, last_offset=range_.first - 1, next_offset=following)
     return damage
