@@ -63,6 +63,7 @@ _ROWS = 1 << 14
 # compares each with each file
 _TOGETHER, _TOPICS_TOGETHER = 1 << 26, 32
 _WHY = {
+    DAMAGE: "bytes of the log are damaged there",
     START: "the broker's checkpoint files say that the log began earlier",
     END: "the broker's checkpoint files say that the log reached further",
 }
@@ -274,8 +275,13 @@ class LakeSearch(Searching):
         return last
 
     def _note_unsearched(self, log: LakeLog) -> None:
-        self._note_damages(log, self._damages(log))
-        self._note_unseen(log, self._missing(log))
+        damages = self._damages(log)
+        self._note_damages(log, damages)
+        named = {one.first_lost for one in damages}  # wrong base offsets in a row may hide some
+        hurt = [
+            one for one in self._lost[log.partition_dir] if one.cause == DAMAGE and one.first not in named
+        ]
+        self._note_unseen(log, [*self._missing(log), *hurt])
         tails = self._rows_of(TAILS, log)
         unseen = (of_tail(tail, size, None, end, batches > 0) for tail, size, end, batches in tails)
         self._note_unseen(log, filter(None, unseen))

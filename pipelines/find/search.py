@@ -245,6 +245,7 @@ class LogSearch(Searching):
         self._note_damage(log, scans, None if together is None else together.damages)
         if not is_enough:
             missing = [] if together is None else together.missing
+            missing = [one for one in missing if one.cause in request.causes]
             if request.needs_transactions:  # its headers are read to the end
                 scans, is_past = {**scans, **self._headers[log.partition_dir][1]}, False
             self._note_unseen(log, missing)
@@ -352,10 +353,7 @@ class LogSearch(Searching):
             if not (has_gap(scans, request, passed) or has_wrong):
                 return None
             scans = self._read_headers(pool, log)[1]  # other segments may show that the log cleaner ran
-        judgement = judged(scans, self._witnesses(log))
-        return judgement._replace(
-            missing=[range_ for range_ in judgement.missing if range_.cause in request.causes]
-        )
+        return judged(scans, self._witnesses(log))
 
 
 def _folder_of(log: SegmentLog) -> str:

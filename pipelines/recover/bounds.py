@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafka_log_lake.pipelines.recover.entries import Copy, rows_where
+from kafka_log_lake.pipelines.recover.entries import TAILS, Copy, rows_where
 from kafka_log_lake.udfs.format.file_names import file_name
 from kafka_log_lake.udfs.indexes.files import PRODUCER_SNAPSHOT
 
@@ -84,6 +84,17 @@ def log_end(copy: Copy) -> int:
     """Returns the offset after the copy's last sound batch; without one, its first segment's base offset."""
     sound = copy.sound
     return int(sound["last"].max()) + 1 if len(sound) else copy.first_file or 0
+
+
+def name_of_empty_end(copy: Copy) -> int | None:
+    """Returns the base offset of a copy's last file if nothing but a tail is in it; else None.
+
+    The log had reached that offset.
+    """
+    last = len(copy.files) - 1
+    is_empty = last > 0 and not (copy.entries["file"] == last).any()
+    has_damage = any(hurt.file == last and hurt.reason not in TAILS for hurt in copy.hurts)
+    return copy.files[last].base if is_empty and not has_damage else None
 
 
 def log_start(copy: Copy, noted: Epochs) -> int:

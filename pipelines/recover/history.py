@@ -22,6 +22,7 @@ from kafka_log_lake.pipelines.recover.bounds import (
     epochs_of_batches,
     log_end,
     log_start,
+    name_of_empty_end,
 )
 from kafka_log_lake.pipelines.recover.entries import DELETED, Copy, are_among, identities
 from kafka_log_lake.udfs.format import layout as f
@@ -90,7 +91,7 @@ def true_history(copies: Sequence[Copy], leaders: Sequence[Leader]) -> History:
     primary = max(live, key=lambda n: (ends[n], -len(by_number[n].hurts), -n))
     doubts += _diverged_without_epochs(copies, by_number[primary], is_true)
     start = max(starts, default=0)
-    reached = [file.base for n in holders for file in by_number[n].files]  # the last file may be empty
+    reached = filter(None, (name_of_empty_end(by_number[n]) for n in holders))
     end = max([start, *ends.values(), *(_end(by_number[n], is_true[n]) for n in whole), *reached])
     for copy in copies:  # a broker cut off what it deleted after the end
         if copy.state == DELETED:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafka_log_lake.pipelines.recover.bounds import log_end
+from kafka_log_lake.pipelines.recover.bounds import log_end, name_of_empty_end
 from kafka_log_lake.pipelines.recover.entries import DELETED, TAILS, Copy, CopyDamage
 from kafka_log_lake.pipelines.recover.history import History
 from kafka_log_lake.pipelines.recover.intervals import Interval
@@ -114,13 +114,12 @@ def _unknown_at_the_end(
         end = log_end(copy)
         if copy.number not in history.holders or (compacted and end != history.end):
             continue
+        if name_of_empty_end(copy) is not None:  # what is damaged lies before that name
+            continue
         last = max(((int(e["file"]), int(e["position"])) for e in sound[-1:]), default=(-1, -1))
-        after = (
-            hurt for hurt in copy.hurts if (hurt.file, hurt.position) > last and hurt.reason not in TAILS
-        )
         size = sum(
-            hurt.size for hurt in after if hurt.file == len(copy.files) - 1
-        )  # else before a file's name
+            hurt.size for hurt in copy.hurts if (hurt.file, hurt.position) > last and hurt.reason not in TAILS
+        )
         size -= int(batches["size"][batches["base"] >= end].sum())
         if size > 0:
             reasons.append(f"{copy.name}: {size} damaged bytes after it")

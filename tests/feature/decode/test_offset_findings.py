@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from kafka_log_lake.pipelines.query import command as query
 from kafka_log_lake.pipelines.recover.compare import compare
 from kafka_log_lake.pipelines.recover.sources import find_copies
 from tests.support.corpus import ROOT
+from tests.support.disks_agree import contradictions, write_disk
 from tests.support.logs import batch, put, rows
 from tests.support.processes import as_anybody
 
@@ -139,3 +141,9 @@ def test_batches_without_records_at_the_start_of_a_segment_are_no_gap(tmp_path: 
     decoded(source, tmp_path / "lake")
     between = "SELECT first_offset, last_offset FROM offset_gaps WHERE place = 'between batches' ORDER BY ALL"
     assert connect(tmp_path / "lake").sql(between).fetchall() == [(6, 7), (18, 19), (30, 31)]
+
+
+def test_scan_find_decode_and_views_say_the_same_of_damaged_disks(tmp_path: Path) -> None:
+    """Shapes that no model knows; many more by ``python -m tests.support.disks_agree 300``."""
+    write_disk(random.Random(1100), tmp_path / "disk", 40)
+    assert [*contradictions(tmp_path / "disk", tmp_path / "lake")] == []
