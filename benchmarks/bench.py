@@ -23,7 +23,7 @@ PARTS = (
         "spark_flow",
         "planning",
     ),
-    *("startup", "views", "reads", "find", "recover", "typed"),
+    *("startup", "views", "reads", "find", "recover", "typed", "tier"),
 )
 FULL_PARTS = (*PARTS, "growth")
 

@@ -135,6 +135,8 @@ def find(
     include_deleted: bool | None = None,
     cores: int | None = None,
     max_batch_uncompressed: int | None = None,
+    tier: str | Sequence[str] = (),
+    tier_key: str | Sequence[str] = (),
     on_unsearched: Callable[[Unsearched], None] | None = None,
     **conditions: object,
 ) -> Iterator[pa.RecordBatch]:
@@ -159,6 +161,8 @@ def find(
         no.
     cores: worker processes; None: all cores.
     max_batch_uncompressed: bytes; a batch that decompresses to more is not searched. None: 256 MiB.
+    tier: objects of tiered storage that belong to path, a folder or URI or several; both are one log then.
+    tier_key: private keys of encrypted objects, "ID=FILE.pem", one or several.
     on_unsearched: called at the end with each range that could not be searched; None: a DamageWarning for
         each.
     conditions: the options of the command by their names: ``key=``, ``value_contains=``, ``not_header=``; a
@@ -181,6 +185,7 @@ def find(
     named: dict[str, Any] = {"topics": topics, "exclude_topics": exclude_topics, "cores": cores}
     named |= {"max_batch_uncompressed": max_batch_uncompressed, "lake": lake}
     named["include_deleted"] = include_deleted
+    named |= {"tier": _several(tier), "tier_key": _several(tier_key)}
     settings = Settings(source=sources, **{name: value for name, value in named.items() if value is not None})
     others = {"committed": committed, "limit": limit, "only": only, "trust_partitioner": trust_partitioner}
     others |= {"context": context, "superseded": superseded}
@@ -191,6 +196,10 @@ def find(
             warnings.warn(DamageWarning(text_of(unsearched_range)), stacklevel=2)
         else:
             on_unsearched(unsearched_range)
+
+
+def _several(value: str | Sequence[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def text_of(unsearched: Unsearched) -> str:

@@ -144,17 +144,30 @@ def _decoded_sizes(data: bytes) -> np.ndarray:
     return sizes
 
 
-def decrypted(data: bytes, data_key: bytes, aad: bytes) -> bytes:
+def decrypted(data: bytes | memoryview, data_key: bytes, aad: bytes) -> bytes:
     """Decrypts IV, ciphertext and tag of AES-256-GCM. Raises a ValueError where the tag is wrong."""
+    plain = np.empty(max(0, len(data) - _IV_AND_TAG), dtype=np.uint8)
+    return plain[: decrypt_into(data, data_key, aad, plain)].tobytes()
+
+
+def decrypt_into(data: bytes | memoryview, data_key: bytes, aad: bytes, into: np.ndarray) -> int:
+    """Decrypts as ``decrypted`` does, into ``into`` (uint8), and returns the bytes.
+
+    Raises a ValueError where the tag is wrong, or ``into`` is smaller than the plain bytes.
+    """
     try:
         from cryptography.exceptions import InvalidTag
     except ModuleNotFoundError:
         raise ValueError(INSTALL) from None
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    if len(data) < _IV_AND_TAG:
+    size = len(data) - _IV_AND_TAG
+    if size < 0:
         raise ValueError("it is shorter than an IV and a tag")
+    if size > len(into):
+        raise ValueError("it is larger than the manifest says")
     try:
-        return AESGCM(data_key).decrypt(data[:12], data[12:], aad)
+        AESGCM(data_key).decrypt_into(data[:12], data[12:], aad, into.data[:size])
     except InvalidTag:
         raise ValueError("its AES-GCM tag is wrong: it, the data key or the AAD was changed") from None
+    return size

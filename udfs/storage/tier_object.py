@@ -7,7 +7,6 @@ decoder goes on after it.
 from __future__ import annotations
 
 import errno
-import io
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -32,6 +31,7 @@ from kafka_log_lake.udfs.storage.tier_keys import decrypt_data_key
 from kafka_log_lake.udfs.storage.tier_manifest import (
     MOST_BYTES,
     Manifest,
+    decrypt_into,
     decrypted,
     parse_manifest,
 )
@@ -106,6 +106,9 @@ class TierObject:
             self._key = decrypt_data_key(manifest.encryption.data_key, manifest.encryption.key_id)
         self._object = open_plain(manifest_uri.removesuffix(MANIFEST) + SEGMENT_SUFFIX)
         self._held: OrderedDict[int, np.ndarray] = OrderedDict()
+        self._spare: np.ndarray | None = None  # what held the chunk that was dropped last: pages to write to
+        # Of a chunk as it lies in the object, and decrypted
+        self._stored = self._plain = np.empty(0, dtype=np.uint8)
         self._bad: dict[int, tuple[int, str]] = {}  # number -> its first bad byte, and why
 
     def size(self) -> int:
@@ -128,22 +131,29 @@ class TierObject:
         held = self._held.get(number)
         if held is None:
             size = min(self._manifest.chunk_size, self._manifest.size - number * self._manifest.chunk_size)
+            held = self._spare if self._spare is not None else np.empty(self._manifest.chunk_size, np.uint8)
+            self._spare = None
             try:
-                data, why = self._decoded(number, size)[:size], "it is shorter than the manifest says"
+                good, why = self._decode(number, held[:size]), "it is shorter than the manifest says"
             except ValueError as error:
-                data, why = b"", str(error)
-            if len(data) < size:
-                self._bad[number] = len(data), f"chunk {number} of the object: {why}"
-            held = np.frombuffer(data.ljust(size, b"\0"), dtype=np.uint8)
+                good, why = 0, str(error)
+            if good < size:
+                self._bad[number] = good, f"chunk {number} of the object: {why}"
+                held[good:size] = 0
             self._held[number] = held
             while len(self._held) > max(2, _HELD_BYTES // self._manifest.chunk_size):
-                self._held.popitem(last=False)
+                self._spare = self._held.popitem(last=False)[1]
         return held
 
-    def _decoded(self, number: int, size: int) -> bytes:
-        """Decrypts and expands a chunk of ``size`` plain bytes. Raises a ValueError that says why not."""
+    def _decode(self, number: int, into: np.ndarray) -> int:
+        """Decrypts and expands a chunk into ``into``, uint8[its plain size]. Returns the bytes that it gave.
+
+        Raises a ValueError that says why it gave none.
+        """
         begin, end = int(self._manifest.ends[number - 1]) if number else 0, int(self._manifest.ends[number])
-        stored = np.empty(end - begin, dtype=np.uint8)
+        if len(self._stored) < end - begin:
+            self._stored = np.empty(int(np.diff(self._manifest.ends, prepend=0).max()), dtype=np.uint8)
+        stored = self._stored[: end - begin]
         try:
             got = self._object.read_into(begin, stored)
         except SourceChanged:
@@ -152,12 +162,15 @@ class TierObject:
             raise ValueError("the object ends before it, or in it")
         if self._object.unreadable(begin, end):
             raise ValueError("the storage could not read it")
-        data = stored.tobytes()
-        if self._manifest.encryption is not None:
-            data = decrypted(data, self._key, self._manifest.encryption.aad)
-        if self._manifest.is_compressed:
-            data = _expanded(data, size)
-        return data
+        of = self._manifest.encryption
+        if of is None:
+            return _expand(stored.data, into)  # else the object is plain
+        if not self._manifest.is_compressed:
+            return decrypt_into(stored.data, self._key, of.aad, into)
+        if len(self._plain) < len(stored):
+            self._plain = np.empty(len(self._stored), dtype=np.uint8)
+        size = decrypt_into(stored.data, self._key, of.aad, self._plain)
+        return _expand(self._plain.data[:size], into)
 
     def unreadable(self, position: int, end: int) -> list[UnreadableRange]:
         if self._manifest.is_plain:
@@ -174,10 +187,11 @@ class TierObject:
         self._object.close()
 
 
-def _expanded(data: bytes, size: int) -> bytes:
-    """Expands one zstd frame, and no more than ``size`` bytes of it."""
+def _expand(data: bytes | memoryview, into: np.ndarray) -> int:
+    """Expands one zstd frame into ``into``, and no more of it than that holds. Returns the bytes."""
+    reader = zstandard.ZstdDecompressor().stream_reader(data, read_size=max(1, len(data)))
     try:
-        return bytes(zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data)).read(size))
+        return int(reader.readinto(into.data))
     except zstandard.ZstdError as error:
         raise ValueError(f"it can't be expanded: {error}") from None
 

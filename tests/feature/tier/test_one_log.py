@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import kafka_log_lake
 from kafka_log_lake.pipelines.find import command as find
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "tiered"
@@ -221,3 +222,14 @@ def test_a_file_that_is_no_key_is_one_line(
     assert said.strip().splitlines() == [
         f"error: --tier-key key-1: {path} is no PEM file of an RSA key without a password"
     ]
+
+
+def test_find_in_python_takes_a_tier() -> None:
+    case = DATA / "encrypted"
+    key = f"key-1={case / 'keys' / 'key-1.private.pem'}"
+    found = kafka_log_lake.find(
+        case / "log-dir", tier=str(case / "tier"), tier_key=key, topics="small", committed=True
+    )
+    records = [row for batch in found for row in batch.select(["topic", "partition", "offset"]).to_pylist()]
+    expected = sorted(row[:3] for row in truth("encrypted") if row[0] == "small")
+    assert sorted(tuple(row.values()) for row in records) == expected
