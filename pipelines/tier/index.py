@@ -183,17 +183,12 @@ def _named(segment: RemoteSegment, stored: TierSegment | None, tier: Tier) -> Ca
 
 def _unnamed(stored: TierSegment, rank: int) -> Candidate:
     """Returns the candidate of objects whose offsets only their manifest or their content tells."""
-    of = stored.manifest.segment if stored.manifest is not None else {}
-    epochs, last = of.get("segmentLeaderEpochs"), of.get("endOffset")
     candidate = Candidate(
         rank, stored.uri or "", stored.base, stored.length, stored.modified, stored.base, name=stored.name
     )
     candidate.segment_id, candidate.stored_bytes = stored.segment_id, stored.stored_bytes
-    if isinstance(epochs, dict) and isinstance(last, int):
-        candidate.last, candidate.epochs = (
-            last,
-            tuple(sorted((int(epoch), start) for epoch, start in epochs.items())),
-        )
+    if stored.manifest is not None and stored.manifest.reach is not None:
+        candidate.last, candidate.epochs = stored.manifest.reach
     if stored.problem is not None:
         candidate.rank, candidate.problem = UNREADABLE, stored.problem
     return candidate

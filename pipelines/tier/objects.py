@@ -222,10 +222,4 @@ def _read_manifest(segment: TierSegment) -> None:
     except SourceError as error:
         segment.problem = str(error)
         return
-    of = (
-        segment.manifest.segment.get("remoteLogSegmentId", {})
-        .get("topicIdPartition", {})
-        .get("topicPartition", {})
-    )
-    if isinstance(of.get("topic"), str):
-        segment.topic = of["topic"]
+    segment.topic = segment.manifest.topic or segment.topic

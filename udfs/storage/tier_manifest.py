@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,12 +20,14 @@ import numpy as np
 import zstandard
 
 from kafka_log_lake.udfs.format.file_names import SEGMENT_SUFFIX
+from kafka_log_lake.udfs.format.layout import MAX_OFFSET
 from kafka_log_lake.udfs.storage.byte_source import SourceUnreadable
 from kafka_log_lake.udfs.storage.tier_keys import INSTALL
 
 MOST_BYTES = 16 << 20  # of a manifest: a GiB in chunks of 64 KiB has 16,384 of them
 _MOST_SEGMENT = (1 << 31) - 1  # segment.bytes is an int32
 _IV_AND_TAG = 12 + 16
+_TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")  # org.apache.kafka.common.internals.Topic
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,32 @@ class Manifest:
     @property
     def segment_id(self) -> str | None:
         """Returns the id of the segment that the manifest was written for; None where it has none."""
-        id_ = self.segment.get("remoteLogSegmentId", {}).get("id")
-        return id_ if isinstance(id_, str) else None
+        return self._text("remoteLogSegmentId", "id")
+
+    @property
+    def topic(self) -> str | None:
+        """Returns the name of its topic; None where it has none that Kafka would take."""
+        found = self._text("remoteLogSegmentId", "topicIdPartition", "topicPartition", "topic")
+        return found if found and _TOPIC.fullmatch(found) else None
+
+    @property
+    def reach(self) -> tuple[int, tuple[tuple[int, int], ...]] | None:
+        """Returns the last offset, and (leader epoch, first offset) in order; None where it lacks them."""
+        stored: Mapping[str, Any] = self.segment
+        try:
+            begins = [(int(epoch), int(start)) for epoch, start in stored["segmentLeaderEpochs"].items()]
+            last = int(stored["endOffset"])
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return None
+        is_legal = all(0 <= one <= MAX_OFFSET for one in (last, *(start for _, start in begins)))
+        return (last, tuple(sorted(begins))) if is_legal else None
+
+    def _text(self, *path: str) -> str | None:
+        """Returns a text of ``remoteLogSegmentMetadata``; None where there is none."""
+        found: Any = self.segment
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found if isinstance(found, str) else None
 
 
 def parse_manifest(text: bytes) -> Manifest:
@@ -90,7 +117,7 @@ def parse_manifest(text: bytes) -> Manifest:
                 for name, place in (stored.get("segmentIndexes") or {}).items()
                 if place is not None
             },
-            stored.get("remoteLogSegmentMetadata") or {},
+            segment if isinstance(segment := stored.get("remoteLogSegmentMetadata"), dict) else {},
         )
     except (ValueError, KeyError, TypeError, AttributeError, struct.error, zstandard.ZstdError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error)

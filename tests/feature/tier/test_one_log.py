@@ -233,3 +233,29 @@ def test_find_in_python_takes_a_tier() -> None:
     records = [row for batch in found for row in batch.select(["topic", "partition", "offset"]).to_pylist()]
     expected = sorted(row[:3] for row in truth("encrypted") if row[0] == "small")
     assert sorted(tuple(row.values()) for row in records) == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"remoteLogSegmentId": {"topicIdPartition": {"topicPartition": ""}}},
+        {"remoteLogSegmentId": {"topicIdPartition": {"topicPartition": {"topic": "../small"}}}},
+        {"endOffset": "x", "segmentLeaderEpochs": {"x": None}},
+        {"endOffset": 1 << 80},
+        [],
+    ],
+)
+def test_a_manifest_whose_metadata_are_no_metadata_is_read_by_its_chunks(
+    change: dict[str, object] | list[object],
+    copied: Callable[[str], Path],
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    case = copied("zstd")
+    shutil.rmtree(case / "log-dir" / "__remote_log_metadata-2")  # manifests are the index
+    path = next((case / "tier").rglob("small-*/0/*0147-*.rsm-manifest"))
+    manifest = json.loads(path.read_bytes())
+    manifest["remoteLogSegmentMetadata"] = (
+        {} if isinstance(change, list) else manifest["remoteLogSegmentMetadata"] | change
+    )
+    path.write_text(json.dumps(manifest if change else manifest | {"remoteLogSegmentMetadata": change}))
+    assert found(case, capsysbinary)[0] == truth("zstd")
