@@ -21,7 +21,7 @@ FUNCTIONS = {
     "decode_segment": "path * start window_bytes max_batch_uncompressed columns committed on_damage",
     "decode_segments": "spark source columns **settings",
     "find": "path * lake topics exclude_topics topic committed limit only trust_partitioner context "
-    "superseded include_deleted cores max_batch_uncompressed on_unsearched **conditions",
+    "superseded include_deleted cores max_batch_uncompressed tier tier_key on_unsearched **conditions",
     "get_session": "settings * only_plans",
     "ingest": "spark settings",
     "read_segment": "path * start window_bytes max_batch_uncompressed columns committed on_damage "
