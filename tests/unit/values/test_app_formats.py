@@ -118,6 +118,10 @@ def test_cut_and_random_bytes_have_a_reason_each(cluster: str, topic: str) -> No
         some = sorted(known)[:5]
         payloads = [one[:at] for one in some for at in range(len(one))]
         payloads += [one + b"\x7f" for one in some] + [draw.randbytes(draw.randrange(80)) for _ in range(200)]
+        for _ in range(100 if some else 0):  # a flipped bit, or a length that is none
+            one, at = draw.choice(some), draw.randrange(80)
+            other = draw.choice([b"\xff" * 4, b"\x7f" + b"\xff" * 3, bytes([draw.randrange(256)])])
+            payloads.append(one[:at] + other + one[at + len(other) :])
         for payload in payloads:
             one = reader.read(topic, side, payload, (), labels[side])
             assert one.reason is None or one.reason in ERROR_CLASSES
