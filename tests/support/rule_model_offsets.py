@@ -149,7 +149,9 @@ class OffsetModel:
         hurt = max(self.damages - damages, 0)
         skipped = max(len([p for p in self.places if p.is_misplaced]) - misplaced, 0)
         # the log had reached the name of an empty last file
-        is_empty = not self.segments[-1].batches and end is not None and end < last_file
+        is_empty = not (self.segments[-1].batches or self.segments[-1].left_out) and (
+            end is not None and end < last_file
+        )
         if is_empty:
             deleted = before is not None and (
                 self.retentions[last_file] > self.retentions[before.segment.file_base_offset]
