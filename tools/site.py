@@ -23,6 +23,7 @@ _OTHERS = {
     "benchmarks/README.md": "performance.md",
     "benchmarks/FORMATS.md": "format_claims.md",
     "pipelines/views/README.md": "inner_views.md",
+    "pipelines/views/COLUMNS.md": "inner_columns.md",
     "tests/README.md": "promises.md",
     "conformance/README.md": "conformance.md",
 }

@@ -1,4 +1,4 @@
-"""Writes ``docs/tables.md`` and ``docs/view_columns.md`` from the declarations of tables and views.
+"""Writes the pages of tables and of columns of views from their declarations.
 
 python -m tools.tables_doc
 
@@ -95,15 +95,15 @@ VIEWS_HEAD = """\
 
 # Columns of views
 
-What a view answers, with an example: [views](views.md), [internal topics](internal_topics.md).
-Views that others are made of, and that no page names, have their columns on top of their files.
+Examples: [views](views.md), [internal topics](internal_topics.md), [applications](applications.md).
+`DESCRIBE <view>` gives the types.
 
-Views are temporary in `query`, in `sql`, with `connect` and after `register(spark, lake)`, and give one
-consistent answer: that of the tables of one published state. With `--catalog-schema` they are permanent,
-and read the newest version of each table. A view with parameters is a table function of the same name too:
-`SELECT * FROM retention_report(retention_ms => 86400000)`.
+In `query`, in `sql`, with `connect` and after `register(spark, lake)` all views read one published state.
+With `--catalog-schema` they are permanent, and read the newest version of each table. A view with parameters
+is a table function too: `SELECT * FROM retention_report(retention_ms => 86400000)`.
+Views that others are made of: [their columns](../pipelines/views/COLUMNS.md).
 
-Columns without a meaning here are [those that many have](tables.md#columns-with-one-meaning).
+Columns without a meaning here have [that which they have everywhere](tables.md#columns-with-one-meaning).
 
 ## By task
 
@@ -111,7 +111,18 @@ Columns without a meaning here are [those that many have](tables.md#columns-with
 |---|---|
 """
 
+INNER_HEAD = """\
+<!-- Made by python -m tools.tables_doc from pipelines/views and pipelines/rules -->
+
+# Columns of inner views
+
+Other views are made of these, or decode an internal topic ([examples](../../docs/internal_topics.md)).
+`SHOW TABLES FROM internal` lists all; of those that are not here, the top of the file has the columns.
+
+"""
+
 PAGES = Path(__file__).resolve().parent.parent / "docs"
+INNER_PAGE = PAGES.parent / "pipelines" / "views" / "COLUMNS.md"
 _PARTS = (
     (TABLES_HEAD, TABLES),
     (OTHERS_HEAD, (FORMAT_SAVINGS, QUALITY_METRICS, RUNS, CHECKPOINTS, SCHEMAS, VALUE_ERRORS)),
@@ -119,6 +130,8 @@ _PARTS = (
     (RECOVERY_HEAD, RECOVERY_TABLES),
     (CLUSTER_HEAD, CLUSTER_TABLES),
 )
+_BY_NAME = sorted(SESSION_VIEWS, key=lambda one: one.name)
+_OF_TASKS = {name for of_task in PUBLIC.values() for name in of_task}
 _MANY = 3  # tables and views that have a column: from then on it is described once
 _OF_ITS_PLACE = re.compile(r"^(?:Its|Their)\b|\bthere\b")  # comments that another one explains
 
@@ -139,19 +152,18 @@ def _shared() -> tuple[Column, ...]:
 SHARED = _shared()
 
 
-def rows(columns: Iterable[Column]) -> Iterator[str]:
-    """Yields the lines of a Markdown table of columns."""
-    yield "| column | |"
-    yield "|---|---|"
+def rows(columns: Iterable[Column], has_types: bool = True) -> Iterator[str]:
+    """Yields the lines of a Markdown list of columns."""
     for is_shared, group in groupby(columns, SHARED.__contains__):
         if is_shared:
-            yield f"| {names([column.name for column in group])} | |"
+            yield f"- {names([column.name for column in group])}"
         else:
-            yield from (_row(column) for column in group)
+            yield from (_row(column, has_types) for column in group)
 
 
-def _row(column: Column) -> str:
-    return f"| `{column.name}` {column.sql_type} | {column.comment} |"
+def _row(column: Column, has_type: bool = True) -> str:
+    kind = f" {column.sql_type}" if has_type else ""
+    return f"- `{column.name}`{kind}: {column.comment}"
 
 
 def names(columns: Sequence[str]) -> str:
@@ -178,21 +190,23 @@ def of_view(view: View) -> Iterator[str]:
     if view.columns == RECORDS.columns:
         yield "Columns: those of `records`."
     else:
-        yield from rows(view.columns)
+        yield from rows(view.columns, has_types=False)
     yield ""
 
 
 def parameters(view: View) -> Iterator[str]:
-    """Yields the lines of a Markdown table of the parameters of a view."""
-    yield "| parameter | default | |"
-    yield "|---|---|---|"
+    """Yields the lines of a Markdown list of the parameters of a view."""
+    yield "Parameters:"
+    yield ""
     for one in view.parameters:
-        yield f"| `{one.name}` {one.sql_type} | {one.default} | {one.comment} |"
+        yield f"- `{one.name}` {one.sql_type}, {one.default}: {one.comment}"
+    yield ""
+    yield "Columns:"
 
 
 def tables() -> str:
     """Returns the whole text of ``docs/tables.md``."""
-    lines = [*HEAD.splitlines(), "| column | |", "|---|---|", *map(_row, SHARED), ""]
+    lines = [*HEAD.splitlines(), *map(_row, SHARED), ""]
     for head, of_part in _PARTS:
         lines += [*head.splitlines(), ""]
         for table in of_part:
@@ -206,11 +220,18 @@ def views() -> str:
     for task, of_task in PUBLIC.items():
         lines.append(f"| {task} | {', '.join(f'[`{name}`](#{name})' for name in of_task)} |")
     lines += ["", "## Columns", ""]
-    asked = {name for of_task in PUBLIC.values() for name in of_task}.union(
-        *map(_named_on, PAGES.glob("*.md"))
-    )
-    for view in sorted(SESSION_VIEWS, key=lambda one: one.name):
-        if view.name in asked:
+    for view in _BY_NAME:
+        if view.name in _OF_TASKS:
+            lines += of_view(view)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def inner_views() -> str:
+    """Returns the whole text of ``pipelines/views/COLUMNS.md``."""
+    lines = INNER_HEAD.splitlines()
+    asked = set[str]().union(*map(_named_on, PAGES.glob("*.md")))
+    for view in _BY_NAME:
+        if view.name in asked - _OF_TASKS:
             lines += of_view(view)
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -224,6 +245,7 @@ def _named_on(page: Path) -> set[str]:
 def main() -> None:
     (PAGES / "tables.md").write_text(tables())
     (PAGES / "view_columns.md").write_text(views())
+    INNER_PAGE.write_text(inner_views())
 
 
 if __name__ == "__main__":

@@ -216,6 +216,7 @@ def test_the_pages_of_tables_and_of_columns_are_current() -> None:
     """If this fails: python -m tools.tables_doc"""
     assert (ROOT / "docs" / "tables.md").read_text() == tables_doc.tables()
     assert (ROOT / "docs" / "view_columns.md").read_text() == tables_doc.views()
+    assert tables_doc.INNER_PAGE.read_text() == tables_doc.inner_views()
 
 
 def test_columns_of_the_views_are_as_written(spark: SparkSession, lake: str) -> None:
