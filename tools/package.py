@@ -83,7 +83,7 @@ def _kernels(level: str) -> Iterator[tuple[str, bytes]]:
             check=True,
         )
         (folder,) = Path(cache).iterdir()
-        if not (folder / compile_kernels.MARK).exists():
+        if not any(folder.glob(f"{compile_kernels.MARK}-*")):
             raise RuntimeError(f"the kernels could not be compiled for {level}")
         for file in sorted(folder.glob("*.o")):
             name = f"{machine_code.COMPILED}/{folder.name}/{level}/{file.name}"

@@ -32,10 +32,13 @@ print(machine_code.CACHE)
 """
 
 
-def run(code: Path, **environment: str) -> str:
-    """The cache's folder that a new process takes which has its modules from ``code``; empty for none."""
+def run(code: Path, program: str = RUN, **environment: str) -> str:
+    """The cache's folder that a new process takes which has its modules from ``code``; empty for none.
+
+    program: what else prints something.
+    """
     kept = {k: v for k, v in os.environ.items() if k not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME")}
-    arguments = ["-c", RUN]
+    arguments = ["-c", program]
     command = as_anybody(*arguments) if os.geteuid() == 0 else [sys.executable, *arguments]
     environment = {**kept, "PYTHONPATH": str(code), "PYTHONDONTWRITEBYTECODE": "1", **environment}
     done = subprocess.run(
@@ -80,9 +83,48 @@ def test_in_the_user_s_cache_where_the_sources_cannot_be_written(code: Path, tmp
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_in_memory_where_there_is_no_place(code: Path) -> None:
+def test_in_the_temporary_folder_for_a_user_without_a_home(code: Path, tmp_path: Path) -> None:
     close(code / "kafka_log_lake" / "udfs")
-    assert run(code, HOME="/dev/null/nobody") == ""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    place = {"HOME": "/dev/null/nobody", "TMPDIR": str(temporary)}
+    temporary.chmod(0o777)  # whoever may replace our folder could put code there
+    assert run(code, **place) == ""
+    temporary.chmod(0o1777)
+    folder = Path(run(code, **place))
+    assert (folder.parent, folder.stat().st_mode & 0o777) == (temporary, 0o700)
+    assert set(files(folder)) == {".nbc", ".nbi", ".o"}
+    theirs = folder.rename(tmp_path / "theirs")
+    folder.symlink_to(theirs)
+    assert run(code, **place) == ""
+
+
+# A process that begins to decode. Only one kernel is compiled, which is called later too
+ENSURE = """
+import sys
+import numpy as np
+from kafka_log_lake.udfs.decoder import compile_kernels
+from kafka_log_lake.udfs.kernels import framing
+data = np.zeros(4, dtype=np.uint8)
+compile_kernels._compile = lambda folder: framing.batch_size(data, 0, 4)
+compile_kernels.ensure_compiled()
+framing.batch_size(data, 0, 4)
+print("compiled" if "numba" in sys.modules else "found")
+"""
+
+
+def test_the_next_environment_of_the_same_user_takes_what_one_compiled(code: Path, tmp_path: Path) -> None:
+    def copied(name: str) -> Path:
+        return Path(shutil.copytree(code, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__")))
+
+    home = {"HOME": str(tmp_path / "home")}
+    assert [run(copied(name), ENSURE, **home) for name in ("first", "next")] == ["compiled", "found"]
+    moved = (tmp_path / "next").rename(tmp_path / "unpacked elsewhere")
+    assert run(moved, ENSURE, HOME=str(tmp_path / "of another user")) == "found"
+    assert run(copied("other"), ENSURE, NUMBA_CPU_NAME="x86-64-v2", **home) == "compiled"
+    (kept,) = (tmp_path / "home" / ".cache" / "kafka-log-lake").iterdir()
+    kept.chmod(0o755)
+    assert run(copied("last"), ENSURE, **home) == "compiled"
 
 
 def test_out_of_a_zip_as_spark_ships_it(code: Path, tmp_path: Path) -> None:
@@ -275,6 +317,12 @@ def test_machine_code_that_a_crash_left_torn_is_made_again(tmp_path: Path) -> No
         assert answered(CHECKSUM, **place) == f"{right} True 1"
         assert kept.read_bytes() == whole
     assert answered(CHECKSUM, **place) == f"{right} False 1"
+
+
+def test_machine_code_is_kept_where_no_file_gets_another_name(tmp_path: Path) -> None:
+    code = "from tests.support import fuse_mount; fuse_mount.refuse_other_names()" + CHECKSUM
+    right, place = crc32c.crc32c(b"123456789" * 200), {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    assert [answered(code, **place) for _ in range(2)] == [f"{right} True 1", f"{right} False 1"]
 
 
 # A kernel as it was compiled, and out of its file: what it is given decides

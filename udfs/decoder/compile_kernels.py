@@ -1,9 +1,10 @@
-"""Compiles the kernels before they are needed, in parallel, once for each environment and processor.
+"""Compiles the kernels before they are needed, in parallel, once for each user and processor.
 
 Numba compiles a kernel at its first call, one at a time in a process: half a minute of one core for all, in
 each of the processes that start together. ``ensure_compiled`` does it in two processes instead, while the
 others wait, and says so on standard error. ``make setup`` does the same beforehand
 (``python -m kafka_log_lake.udfs.decoder.compile_kernels``), and the wheel brings them for most processors.
+The machine code is copied to the user's own cache, and from there to the next environment of the same user.
 Where no folder can keep them (``udfs.kernels.machine_code``), each process compiles what it calls.
 """
 
@@ -11,11 +12,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -52,16 +55,39 @@ def ensure_compiled() -> None:
         _say(f"{_IN_EACH}: no folder can keep it; NUMBA_CACHE_DIR names one")
         return
     folder = Path(machine_code.CACHE)
-    if (folder / MARK).exists():
+    if _mark(folder).exists():
         return
     try:
         with (folder / _LOCK).open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be at it
-            if not (folder / MARK).exists():
-                _compile(folder)
-                (folder / MARK).touch()
+            if not _mark(folder).exists():
+                _fill(folder)
+                _mark(folder).touch()
     except (OSError, subprocess.SubprocessError) as error:
         _say(f"{_IN_EACH}: {error}")
+
+
+def _mark(folder: Path) -> Path:
+    """Returns the file that says that all kernels are there for this CPU."""
+    return folder / f"{MARK}-{machine_code.cpu_name()}"
+
+
+def _fill(folder: Path) -> None:
+    """Copies the kernels that another environment of this user compiled, else compiles them for both."""
+    shared = machine_code.shared_folder()
+    if shared is not None and _mark(shared).exists():
+        _copy(shared, folder)
+        return
+    _compile(folder)
+    if shared is not None:
+        with suppress(OSError):  # the other environment compiles them itself
+            _copy(folder, shared)
+            _mark(shared).touch()
+
+
+def _copy(folder: Path, into: Path) -> None:
+    for file in folder.glob("*.o"):
+        shutil.copyfile(file, into / file.name)
 
 
 def _compile(folder: Path) -> None:

@@ -6,6 +6,7 @@ Imported by the first call of a kernel whose machine code is not kept (``jit``).
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -71,6 +72,10 @@ class _KernelFiles(caching.CompileResultCacheImpl):
 
 class _Cache(caching.FunctionCache):
     _impl_class = _KernelFiles
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        with suppress(OSError):  # a full disk, a mount without renames: the next process compiles it
+            super().save_overload(signature, result)
 
 
 @cache

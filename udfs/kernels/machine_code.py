@@ -8,7 +8,8 @@ Numba's own cache notices a change of a kernel's file, but not of the kernels th
 folder named after the bytes of all of them, after the C functions they can call, and after whether bounds
 are checked. The folder belongs to this user alone; where there is none that can, kernels are compiled anew in
 each process and nothing is kept. What lies in the folder can be moved with the environment: it is found by
-the names of modules, and used by the same CPU with the same Numba.
+the names of modules, and used by the same CPU with the same Numba. Other environments of the same user take
+copies of it (``decoder.compile_kernels``).
 
 The wheel brings machine code too (``tools.package``), for levels of x86-64 instead of one CPU: it is used
 where Python, Numba and the C functions are those that it was made with. Elsewhere kernels are compiled.
@@ -23,9 +24,10 @@ import os
 import platform
 import stat
 import sys
+import tempfile
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib import machinery, resources, util
@@ -115,22 +117,42 @@ def _private(folder: Path) -> bool:
         return False
 
 
-def _cache_folder() -> str:
-    """Returns the cache's folder; "" where none is this user's alone.
+def _users_folder() -> Path | None:
+    """Returns the folder in the user's own cache; None for a user without a home."""
+    try:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        return None
+    return root / _PACKAGE / _cache_name()
 
-    It is in NUMBA_CACHE_DIR if that is set, else beside the sources, else in the user's cache.
+
+def _places() -> Iterator[Path]:
+    """Yields the folders that may hold the cache, the best first.
+
+    They are in NUMBA_CACHE_DIR if that is set, else beside the sources, in the user's cache, and for a user
+    without a home in the temporary folder.
     """
     wanted = os.environ.get("NUMBA_CACHE_DIR")
-    roots = [Path(wanted)] if wanted else [Path(__file__).parent / "__pycache__"]
-    if not wanted:
-        with suppress(RuntimeError):
-            roots.append(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / _PACKAGE)
-    name = _cache_name()
-    return next((str(root / name) for root in roots if _private(root / name)), "")
+    if wanted:
+        yield Path(wanted) / _cache_name()
+        return
+    yield Path(__file__).parent / "__pycache__" / _cache_name()
+    users = _users_folder()
+    if users is not None:
+        yield users
+    # Directly in it: there nobody else can replace a folder of ours (sticky bit)
+    with suppress(FileNotFoundError):  # no temporary folder can be written
+        yield Path(tempfile.gettempdir()) / f"{_PACKAGE}-{_cache_name()}-{os.geteuid()}"
 
 
-# The folder of compiled kernels; "" for none
-CACHE = _cache_folder()
+# The folder of compiled kernels; "" where none is this user's alone
+CACHE = next((str(place) for place in _places() if _private(place)), "")
+
+
+def shared_folder() -> Path | None:
+    """Returns the folder that all environments of this user share; None without one, or if it is CACHE."""
+    users = None if os.environ.get("NUMBA_CACHE_DIR") else _users_folder()
+    return users if users is not None and str(users) != CACHE and _private(users) else None
 
 
 @cache
@@ -156,6 +178,11 @@ def _brought() -> tuple[str, Any] | None:
         return None
     folder = resources.files("kafka_log_lake.udfs").joinpath(COMPILED, _cache_name(), level)
     return (level, folder) if folder.is_dir() else None
+
+
+def cpu_name() -> str:
+    """Returns a name for the CPU that kernels are compiled for, which can be a part of a file's name."""
+    return hashlib.sha256(_cpu().encode()).hexdigest()[:16]
 
 
 def is_brought() -> bool:
@@ -197,13 +224,8 @@ def keep(file: Path, wrapper: str, environment: str, code: bytes) -> None:
     environment: the variable that holds what Numba's wrappers take from their module.
     """
     content = f"{wrapper}\n{environment}\n".encode() + code
-    written = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-    with suppress(OSError):  # a full disk: the next process compiles it
-        try:
-            written.write_bytes(b"%08x\n" % zlib.crc32(content) + content)
-            written.replace(file)
-        finally:
-            written.unlink(missing_ok=True)
+    with suppress(OSError):  # a full disk: the next process compiles it. What is torn has a wrong checksum
+        file.write_bytes(b"%08x\n" % zlib.crc32(content) + content)
 
 
 def load(file: Any) -> Callable[..., Any] | None:
