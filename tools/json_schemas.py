@@ -27,6 +27,10 @@ from kafka_log_lake.pipelines.listing.leftovers import PassedOver
 from kafka_log_lake.pipelines.load_check.found import Stop
 from kafka_log_lake.pipelines.quality_report.facts import QualityReport
 from kafka_log_lake.pipelines.recover.placement import Placement
+from kafka_log_lake.pipelines.restore.cluster import SecurityDone
+from kafka_log_lake.pipelines.restore.groups import GroupDone
+from kafka_log_lake.pipelines.restore.schemas import SchemaDone
+from kafka_log_lake.pipelines.restore.summary import Summary
 from kafka_log_lake.pipelines.scan.findings import ScannedLog
 from kafka_log_lake.pipelines.scan.space import Volume
 from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange, FormatCount
@@ -214,6 +218,13 @@ RECOVER = record(
     | {"passed_over": listed(ANY), "is_whole": TRUTH, "doubts": listed(TEXT), "warnings": listed(TEXT)}
     | {"seconds": NUMBER}
 )
+RESTORE = of_class(
+    Summary,
+    groups=listed(of_class(GroupDone)),
+    schemas=listed(of_class(SchemaDone)),
+    security=listed(of_class(SecurityDone)),
+    is_whole=TRUTH,
+)
 MCP = record(
     {"note": TEXT, "rows": listed({"type": "object"}), "is_cut": TRUTH, "not_searched": listed(TEXT)}
 )
@@ -226,6 +237,7 @@ OUTPUTS: dict[str, tuple[str, Schema]] = {
     "decode": ("decode --json and ingest --json", DECODE),
     "quality": ("quality.json of quality-report", QUALITY),
     "recover": ("recover --json", RECOVER),
+    "restore": ("restore --json", RESTORE),
     "mcp": ("the answer of each tool of mcp", MCP),
 }
 

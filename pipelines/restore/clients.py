@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:  # before anything is read
 
 REQUEST_SECONDS = 30.0  # of one question to the target
 # What a restore decides itself: other values would lose its promise
-_OURS = (
+DECIDED = (
     *("transactional.id", "enable.idempotence", "acks", "isolation.level", "enable.auto.commit", "group.id"),
     *("auto.offset.reset", "enable.partition.eof", "bootstrap.servers"),
 )
@@ -37,6 +37,8 @@ _ADVICE = {
     "_MSG_TIMED_OUT": "see that the brokers run, then start the same command again to continue",
     "KAFKA_STORAGE_ERROR": "free space on the brokers' disks, then start the same command again to continue",
     "POLICY_VIOLATION": "the target's policy refuses it",
+    "INVALID_REPLICATION_FACTOR": "start the brokers that are away, or create the topic by hand",
+    "NOT_ENOUGH_REPLICAS": "start the brokers that are away, or lower min.insync.replicas of the topic",
     "UNSUPPORTED_FOR_MESSAGE_FORMAT": "the target's topic has an old message format, which can't be used",
     "_FENCED": "another restore with the same --state runs: end one of them",
     "INVALID_PRODUCER_EPOCH": "another restore with the same --state runs: end one of them",
@@ -68,14 +70,13 @@ class ClientLog:
 
 def config_of(request: Request, **more: Any) -> dict[str, Any]:
     """Returns the properties of a client of the target. more: with ``_`` for ``.``."""
-    given = {name: value for name, value in request.client.items() if name not in _OURS}
     own = {name.replace("_", "."): value for name, value in more.items()}
     return {
         "bootstrap.servers": request.bootstrap,
         "client.id": "kafka-log-lake-restore",
         "log_level": 0,
         "socket.connection.setup.timeout.ms": 10_000,
-        **given,
+        **request.client,
         **own,
     }
 
@@ -129,7 +130,8 @@ def producer(request: Request, log: ClientLog, transactional_id: str, max_bytes:
         "queue.buffering.max.messages": 10_000_000,
         "queue.buffering.max.kbytes": 2_000_000,
     }
-    config["batch.size"] = min(int(config.get("batch.size", defaults["batch.size"])), max(max_bytes, 1))
+    if str(config["batch.size"]).isdigit():  # librdkafka refuses anything else
+        config["batch.size"] = min(int(config["batch.size"]), max(max_bytes, 1))
     return _made(Producer, config, log)
 
 

@@ -8,20 +8,17 @@ records (``producing``), the tables of the state (``offset_map``), the reading b
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
-import os
 import time
-import uuid
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from kafka_log_lake.pipelines.cli.commands.restore import RESTORE
-from kafka_log_lake.pipelines.cli.errors import NotAllRestored, UserError, writing
+from kafka_log_lake.pipelines.cli.errors import NotAllRestored, UserError
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.cli.status import phase
 from kafka_log_lake.pipelines.cli.terminal import counted_noun
@@ -30,10 +27,11 @@ from kafka_log_lake.pipelines.decode.decode_into import decode_into
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.engine.run_command import run_command
 from kafka_log_lake.pipelines.lake.address import open_lake, open_log
-from kafka_log_lake.pipelines.listing.uris import is_named
+from kafka_log_lake.pipelines.listing.uris import is_named, local_path
 from kafka_log_lake.pipelines.recover.job import recover, refuse_in_source
 from kafka_log_lake.pipelines.recover.report_folder import check_report_folder
 from kafka_log_lake.pipelines.restore import cluster, groups, offset_map, page, schemas, targets
+from kafka_log_lake.pipelines.restore.clients import DECIDED
 from kafka_log_lake.pipelines.restore.journal import confirmed
 from kafka_log_lake.pipelines.restore.plan import Plan, make_plan
 from kafka_log_lake.pipelines.restore.producing import Task, restore_partition, settle
@@ -44,6 +42,7 @@ from kafka_log_lake.pipelines.restore.request import (
     read_properties,
     rename_pairs,
 )
+from kafka_log_lake.pipelines.restore.state import State, alone, check_sources
 from kafka_log_lake.pipelines.restore.summary import Summary, add_held, planned
 from kafka_log_lake.pipelines.restore.verify import Verified, verify_partition
 from kafka_log_lake.pipelines.sql.database import duckdb_reads, open_database
@@ -64,18 +63,35 @@ def run(on_demand: SparkOnDemand, settings: Settings, path: Sequence[str], **oth
     if others["report"] is not None:
         check_report_folder(others["report"], "restore")
     request = _request(settings, others)  # what is wrong in it is said before anything is decoded
-    state = _State(others["state"], request)
     sources = (*settings.source, *path)
     if sources:
+        refuse_in_source("--state", request.state, sources)
+    with nullcontext() if request.dry_run else alone(request.state):
+        _run(on_demand, settings, request, sources, others["state"], began)
+
+
+def _run(
+    on_demand: SparkOnDemand,
+    settings: Settings,
+    request: Request,
+    sources: tuple[str, ...],
+    folder: str,
+    began: float,
+) -> None:
+    state = State(folder, request)
+    if sources:
+        check_sources(request.state, (*sources, *settings.tier))
         _decode(on_demand, settings, sources, request)
     state.pin()
     request = state.request
     database = open_database(request.lake, "", at=request.at)
     with phase("planning"):
         plan = make_plan(database, request)
+    # each process has its part of --max-bytes-per-second
+    request = dataclasses.replace(request, processes=max(1, min(request.processes, len(plan.partitions))))
     summary = planned(state.restore_id, request.bootstrap, plan)
     if request.dry_run:
-        _dry_run(request, plan, database, summary, settings.json)
+        _dry_run(request, plan, database, summary, settings.json, state.is_continued)
         return
     try:
         _restore(on_demand, request, plan, state, database, summary)
@@ -98,13 +114,17 @@ def _request(settings: Settings, others: dict[str, Any]) -> Request:
         lake = open_log(lake, others["log"]) if others["log"] is not None else open_lake(lake)
         if not duckdb_reads(lake):
             raise UserError(f"restore reads no lake at {lake}: copy it to a folder or an object store")
-    state = os.path.abspath(others["state"])
+    if (state := local_path(others["state"])) is None:
+        raise UserError(f"--state {others['state']}: must be a folder on this machine")
+    client = {} if others["config"] is None else read_properties(others["config"])
+    if own := sorted(name for name in client if name in DECIDED):
+        log.warning("--config: restore itself decides %s: left out", ", ".join(own))
     return Request(
         lake=lake or f"{state}/lake",
         at=others["at"],
         bootstrap=others["bootstrap_server"] or "",
         state=state,
-        client={} if others["config"] is None else read_properties(others["config"]),
+        client={name: value for name, value in client.items() if name not in DECIDED},
         topics=settings.topics,
         exclude_topics=settings.exclude_topics,
         partitions_of=tuple(map(_partition, others["partition"] or ())),
@@ -132,59 +152,8 @@ def _partition(text: str) -> int:
         raise UserError(f"--partition {error}") from None
 
 
-class _State:
-    """The folder of a restore: what was asked, so that another command does not continue it by mistake.
-
-    Raises a UserError for the folder of a restore of something else.
-    """
-
-    def __init__(self, folder: str, request: Request) -> None:
-        self._path, self.request = Path(request.state, "restore.json"), request
-        self.is_continued = self._path.exists()
-        if not self.is_continued:
-            self._told: dict[str, Any] = {"restore_id": uuid.uuid4().hex[:12], "of": request.fingerprint}
-            return
-        try:
-            self._told = json.loads(self._path.read_text())
-            of, self._told["restore_id"] = self._told["of"], str(self._told["restore_id"])
-        except (OSError, ValueError, KeyError, TypeError):
-            raise UserError(f"--state {folder}: restore.json can't be read: name another folder") from None
-        if of != request.fingerprint and not request.dry_run:
-            raise UserError(
-                f"--state {folder} is of a restore with other arguments: give the same ones to continue it, "
-                "or name another folder"
-            )
-
-    @property
-    def restore_id(self) -> str:
-        return str(self._told["restore_id"])
-
-    def pin(self) -> None:
-        """Chooses the state of the lake that is read, the same one by all who continue."""
-        if self.request.at is None and "at" not in self._told:
-            database = open_database(self.request.lake, "FROM runs")
-            found = database.execute("SELECT run_id FROM runs ORDER BY began_at DESC LIMIT 1").fetchone()
-            database.close()
-            self._told["at"] = found[0] if found else None
-        self.request = dataclasses.replace(self.request, at=self.request.at or self._told["at"])
-
-    def keep(self, cluster_id: str) -> None:
-        """Writes the file. Raises a UserError where the restore began with another cluster."""
-        if self._told.setdefault("cluster_id", cluster_id) != cluster_id:
-            raise UserError(
-                f"the restore of this --state began into the cluster {self._told['cluster_id']}, and "
-                f"{self.request.bootstrap} is {cluster_id}: name the same cluster, or another --state"
-            )
-        with writing(f"--state {self.request.state}"):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            made = self._path.with_suffix(".new")
-            made.write_text(json.dumps(self._told))
-            made.replace(self._path)
-
-
 def _decode(on_demand: SparkOnDemand, settings: Settings, sources: tuple[str, ...], request: Request) -> None:
     """Decodes or heals the sources into the state's lake: all offsets, as proofs need what is around."""
-    refuse_in_source("--state", request.state, sources)
     also = "|".join(_ALSO_DECODED)
     topics = settings.topics and f"(?:{settings.topics})|{also}"
     own = dataclasses.replace(
@@ -198,8 +167,6 @@ def _decode(on_demand: SparkOnDemand, settings: Settings, sources: tuple[str, ..
         json=False,
         one_copy=not is_named(sources),
     )
-    with writing(f"--state {request.state}"):
-        Path(request.state).mkdir(parents=True, exist_ok=True)
     if is_named(sources):
         done = recover(own, partial(decode_into, on_demand, drops_missing=True), on_demand.map)
         summary, more = done.summary, done.warnings()
@@ -210,15 +177,22 @@ def _decode(on_demand: SparkOnDemand, settings: Settings, sources: tuple[str, ..
 
 
 def _dry_run(
-    request: Request, plan: Plan, database: duckdb.DuckDBPyConnection, summary: Summary, as_json: bool
+    request: Request,
+    plan: Plan,
+    database: duckdb.DuckDBPyConnection,
+    summary: Summary,
+    as_json: bool,
+    is_continued: bool,
 ) -> None:
     summary.groups += groups.plan_groups(request, database)
     summary.schemas += schemas.plan_schemas(request)
     summary.security += cluster.plan_security(request, database)
     if request.bootstrap:
         target = targets.look(request)
-        checked = targets.check(dataclasses.replace(request, append=True), plan, target, False)
+        checked = targets.check(request, plan, target, True)
         summary.warnings += checked.warnings
+        if not (is_continued or request.append):
+            summary.warnings += targets.with_records(request, plan, target)
         missing = [one.target for one in plan.topics if one.target not in target.partitions]
         summary.warnings += [f"the target has no topic {name}: --create yes creates it" for name in missing]
     for warning in summary.warnings:
@@ -230,7 +204,7 @@ def _restore(
     on_demand: SparkOnDemand,
     request: Request,
     plan: Plan,
-    state: _State,
+    state: State,
     database: duckdb.DuckDBPyConnection,
     summary: Summary,
 ) -> None:

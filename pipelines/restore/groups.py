@@ -43,6 +43,8 @@ _UNKNOWN_GROUP = "GROUP_ID_NOT_FOUND"
 GONE = "its own record was not restored: the next one"
 NOTHING = "nothing of this partition was restored: the end of the target's"
 NOT_RESTORED = "its topic was not restored"
+SPREAD = "nothing of this partition was restored: with --partitions no partition of the target is its own"
+NO_COMMIT = "no commit in this partition: from its first record"
 NO_SHARE_CALL = (
     "confluent-kafka has no call for start offsets of share groups: set this one with "
     "Admin.alterShareGroupOffsets of Kafka's Java client"
@@ -76,9 +78,9 @@ class GroupDone:
     """Where a group stood in a partition of the source, and where it goes on in the target.
 
     kind: share, streams, consumer or classic. committed: its offset in the source; of a share group the start
-    offset. offset: what is committed in the target, None before there is an offset map. before, after: what
-    the target had before, and what was read back; None without a commit. note: what a reader of the page
-    should know. held_back: why nothing was committed; "" where it was.
+    offset; -1 without one. offset: what is committed in the target, None before there is an offset map.
+    before, after: what the target had before, and what was read back; None without a commit. note: what a
+    reader of the page should know. held_back: why nothing was committed; "" where it was.
     """
 
     group: str
@@ -119,7 +121,11 @@ def restore_groups(
     if not planned:
         return []
     topics = {one.topic: one.target for one in plan.topics}
-    empty = _Ends(request, {} if request.partitions else topics)
+    empty = _Ends(request, topics)
+    if request.partitions:
+        planned = sorted(
+            [*planned, *_not_begun(planned, translator)], key=lambda one: (one.group, *_place(one))
+        )
     rows = [moved for one in planned for moved in _translated(one, translator, empty)]
     target = _Target(admin(request), bool(request.more.get("overwrite_groups")))
     done: list[GroupDone] = []
@@ -204,6 +210,20 @@ def _shares(database: duckdb.DuckDBPyConnection, at_time: datetime | None) -> It
         yield GroupDone(group, SHARE, topic or "", partition, start, note="; ".join(notes), held_back=held)
 
 
+def _not_begun(planned: Sequence[GroupDone], translator: Translator) -> Iterator[GroupDone]:
+    """Yields partitions in which a group has no commit, of topics in which it has another.
+
+    Records of several meet in a partition of the target: what it has not read must lie after its offset.
+    """
+    known: dict[tuple[str, str, str], set[int]] = defaultdict(set)
+    for one in planned:
+        if one.kind != SHARE:
+            known[one.group, one.kind, one.topic].add(one.partition)
+    for (group, kind, topic), partitions in known.items():
+        for partition in translator.partitions(topic) - partitions:
+            yield GroupDone(group, kind, topic, partition, -1, note=NO_COMMIT)
+
+
 class _Ends:
     """The ends of partitions of the target, for groups that had read an empty one.
 
@@ -211,17 +231,17 @@ class _Ends:
     """
 
     def __init__(self, request: Request, topics: Mapping[str, str]) -> None:
-        self._request, self._topics = request, topics
+        self._request, self.topics = request, topics
         self._reader: Any = None
 
     def place(self, topic: str, partition: int) -> tuple[str, int, int] | None:
         """Returns topic, partition and end in the target; None where the topic was not restored."""
         from confluent_kafka import KafkaException, TopicPartition
 
-        if topic not in self._topics:
+        if topic not in self.topics or self._request.partitions:
             return None
         self._reader = self._reader or consumer(self._request)
-        place = TopicPartition(self._topics[topic], partition)
+        place = TopicPartition(self.topics[topic], partition)
         try:
             return place.topic, partition, self._reader.get_watermark_offsets(place, timeout=_SECONDS)[1]
         except KafkaException:
@@ -237,12 +257,12 @@ def _translated(one: GroupDone, translator: Translator, empty: _Ends) -> Iterato
     if not found:
         end = empty.place(one.topic, one.partition)
         if end is None:
-            yield replace(one, held_back=NOT_RESTORED)
+            yield replace(one, held_back=SPREAD if one.topic in empty.topics else NOT_RESTORED)
         else:
             note = "; ".join(filter(None, (one.note, NOTHING)))
             yield replace(one, target=end[0], target_partition=end[1], offset=end[2], note=note)
     for target, partition, offset, is_exact in found:
-        gone = "" if is_exact else GONE
+        gone = "" if is_exact or one.committed < 0 else GONE
         note = "; ".join(filter(None, (one.note, gone)))
         yield replace(one, target=target, target_partition=partition, offset=offset, note=note)
 

@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
+
+from kafka_log_lake.pipelines.cli.errors import UserError, writing
 
 # Consecutive offsets of the source: first offset, how many, partition of the target, its first offset there
 Run = tuple[int, int, int, int]
@@ -54,19 +57,21 @@ class Journal:
         self.pending = None
         if not self.path.exists():
             return
-        with self.path.open(encoding="utf-8") as lines:
-            for line in lines:
+        with self.path.open(encoding="utf-8", errors="replace") as lines:
+            for number, line in enumerate(lines, 1):
                 if not line.endswith("\n"):
                     return
-                said = json.loads(line)
-                if "is_committed" in said:
-                    if said["is_committed"] and self.pending is not None:
-                        yield self.pending
-                    self.pending = None
-                else:
-                    held = tuple((offset, reason) for offset, reason in said.pop("held"))
-                    runs = tuple((first, n, to, new) for first, n, to, new in said.pop("runs"))
-                    self.pending = Entry(**said, runs=runs, held=held)
+                try:
+                    said = json.loads(line)
+                    entry = None if "is_committed" in said else _entry(said)
+                except (ValueError, TypeError, KeyError):
+                    raise UserError(
+                        f"--state: {self.path}, line {number} can't be read: what is restored is not known; "
+                        "delete the topics in the target, and name another --state"
+                    ) from None
+                if entry is None and said["is_committed"] and self.pending is not None:
+                    yield self.pending
+                self.pending = entry
 
     def intend(self, entry: Entry) -> None:
         """Notes what a transaction has, before it is committed."""
@@ -99,11 +104,18 @@ class Journal:
                 file.truncate(at)
 
     def _append(self, said: dict[str, object]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(said, separators=(",", ":")) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        with writing(f"--state {self.path}"):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(said, separators=(",", ":")) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def _entry(said: dict[str, Any]) -> Entry:
+    held = tuple((offset, reason) for offset, reason in said.pop("held"))
+    runs = tuple((first, n, to, new) for first, n, to, new in said.pop("runs"))
+    return Entry(**said, runs=runs, held=held)
 
 
 def confirmed(state: str) -> tuple[int, int]:

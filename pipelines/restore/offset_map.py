@@ -82,6 +82,10 @@ class Translator:
         for runs in self._runs.values():
             runs.sort()
 
+    def partitions(self, topic: str) -> set[int]:
+        """Returns the partitions of the source's topic of which records were restored."""
+        return {partition for name, partition in self._runs if name == topic}
+
     def translate(self, topic: str, partition: int, offset: int) -> Translated | None:
         """Returns the position in the target; None where nothing of the partition was restored.
 

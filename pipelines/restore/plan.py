@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import duckdb
 
 from kafka_log_lake.pipelines.cli.errors import UserError
-from kafka_log_lake.pipelines.cli.terminal import printable
+from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable
 from kafka_log_lake.pipelines.engine.delta import sql_literal
 from kafka_log_lake.pipelines.listing.list_segments import TopicFilter
 from kafka_log_lake.pipelines.restore.request import Request
@@ -21,7 +21,8 @@ class PartitionPlan:
     """The records of one partition that are to be restored.
 
     bytes: as the format of the source stores them; largest: of one record. earliest, latest: timestamps in
-    ms, -1 where records have none; null without records. append_time: records whose timestamp a broker gave.
+    ms, -1 where records have none; null without records. append_time: records whose timestamp a broker gave;
+    at_zero: whose timestamp is 0.
     """
 
     topic: str
@@ -35,6 +36,7 @@ class PartitionPlan:
     earliest: int | None = None
     latest: int | None = None
     append_time: int = 0
+    at_zero: int = 0
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,19 @@ class Plan:
         """Returns the partitions, the largest first."""
         found = [one for topic in self.topics for one in topic.partitions]
         return sorted(found, key=lambda one: (-one.bytes, one.topic, one.partition))
+
+    @property
+    def warnings(self) -> list[str]:
+        """Returns what of the plan itself a person should know before the first record."""
+        found = [] if self.records else ["no record of the sources meets the arguments"]
+        for topic in self.topics:
+            if count := sum(one.at_zero for one in topic.partitions):
+                records = counted_noun(count, "record")
+                found.append(
+                    f"{topic.topic}: {records} with the timestamp 0: held back, unless the target's topic "
+                    "has message.timestamp.type=LogAppendTime"
+                )
+        return found
 
     @property
     def records(self) -> int:
@@ -118,7 +133,8 @@ def make_plan(database: duckdb.DuckDBPyConnection, request: Request) -> Plan:
     found = database.execute(
         'SELECT r.topic, r.partition, count(*), sum(r.size_bytes), min(r."offset"), max(r."offset"), '
         "max(r.size_bytes), min(r.timestamp_ms), max(r.timestamp_ms), "
-        f'count(*) FILTER (r."timestampType" = 1) FROM {source_of(request)} AS r WHERE {where} '
+        'count(*) FILTER (r."timestampType" = 1), count(*) FILTER (r.timestamp_ms = 0) '
+        f"FROM {source_of(request)} AS r WHERE {where} "
         "GROUP BY r.topic, r.partition ORDER BY r.topic, r.partition"
     ).fetchall()
     of_topic: dict[str, list[PartitionPlan]] = defaultdict(list)

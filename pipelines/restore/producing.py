@@ -82,6 +82,22 @@ class _Delivered:
         return noted
 
 
+class Throttle:
+    """Says how long to wait before bytes are written, so that no time span has more than its rate and one
+    window. What was not written in a pause is not made up for. rate: bytes a second.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._free: float | None = None  # when the rate allows the next bytes
+
+    def wait(self, size: int, now: float) -> float:
+        """Returns the seconds to wait at a moment before so many bytes."""
+        begin = now if self._free is None else max(now, self._free)
+        self._free = begin + size / self._rate
+        return self._free - now
+
+
 class _Interleaved(Exception):
     """Others write to the partition meanwhile: each record has to be asked for its offset."""
 
@@ -127,8 +143,8 @@ class _Writer:
         self._each = task.request.partitions is not None
         with asking(task.doing, self._log):
             self._producer = _opened(task, self._log)
-        self._rate = (task.request.rate or 0) / task.request.processes
-        self._began, self._sent = time.monotonic(), 0
+        rate = task.request.rate
+        self._throttle = None if rate is None else Throttle(rate / task.request.processes)
 
     def write(self, window: Window, now: int) -> None:
         """Writes a window, with further attempts as long as the target may take it."""
@@ -139,22 +155,22 @@ class _Writer:
                 return
             except _Interleaved:
                 self._each = True
-                self._abort()
+                self._recover()
             except KafkaException as failure:
                 error: KafkaError = failure.args[0]
                 if error.name() in _HOPELESS or time.monotonic() > until:
                     raise as_user_error(self._log.say(error), self._task.doing) from None
                 time.sleep(_PAUSE)
-                if not self._recover(error):
+                if not self._recover():
                     return
-        # not reached
 
     def _transaction(self, window: Window, now: int) -> None:
         if not window.offsets:
             self._journal.intend(Entry(*window.place, 0, 0, now, (), tuple(window.held)))
             self._journal.settle(True)
             return
-        self._slow_down(window.bytes)
+        if self._throttle is not None:
+            time.sleep(self._throttle.wait(window.bytes, time.monotonic()))
         self._producer.begin_transaction()
         delivered = self._send(window)
         if self._producer.flush(WAIT_SECONDS):
@@ -195,7 +211,7 @@ class _Writer:
         self._producer.flush(REQUEST_SECONDS)
         self._producer.abort_transaction(REQUEST_SECONDS)
 
-    def _recover(self, error: KafkaError) -> bool:
+    def _recover(self) -> bool:
         """Brings the producer to where a transaction can begin. Returns whether the last one is to be redone.
 
         Where it can't be aborted, a new producer takes its place: the target ends the transaction.
@@ -215,22 +231,13 @@ class _Writer:
                 break
             except KafkaException as failure:
                 if failure.args[0].name() in _HOPELESS or time.monotonic() > until:
-                    raise
+                    raise as_user_error(self._log.say(failure.args[0]), self._task.doing) from None
                 time.sleep(_PAUSE)
         if (pending := self._journal.pending) is None:
             return True
         is_committed = _is_committed(self._task, pending)
         self._journal.settle(is_committed)
         return not is_committed
-
-    def _slow_down(self, size: int) -> None:
-        """Waits as ``--max-bytes-per-second`` asks."""
-        if not self._rate:
-            return
-        self._sent += size
-        ahead = self._sent / self._rate - (time.monotonic() - self._began)
-        if ahead > 0:
-            time.sleep(ahead)
 
 
 def _opened(task: Task, log: ClientLog) -> Producer:

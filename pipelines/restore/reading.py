@@ -1,8 +1,7 @@
 """Reads the records of one partition of the lake in the order of their offsets, a window at a time.
 
 A window is a range of offsets whose batches take about ``WINDOW_BYTES``, with a limit of the rate at most
-what a second may write: the next one is read in a thread
-while the one before is written.
+what a second may write: the next one is read in a thread while the one before is written.
 """
 
 from __future__ import annotations
@@ -190,7 +189,8 @@ def _why_held(
     key: bytes | None, value: bytes | None, headers: Headers, timestamp: int, limits: Limits, now: int
 ) -> str:
     """Returns why a record can't be written as it was; "" where it can."""
-    if timestamp == 0:  # rd_kafka_producev takes it for none, and writes the present time
+    # rd_kafka_producev takes it for none, and writes the present time
+    if timestamp == 0 and limits.keeps_time:
         return "its timestamp is 0, for which the client writes the present time"
     if setting := limits.refuses(timestamp, now):
         return f"{setting} of the target refuses its timestamp"

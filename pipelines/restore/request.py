@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.cli.terminal import printable
 from kafka_log_lake.pipelines.cli.values import is_topic_name, is_utf8
 from kafka_log_lake.udfs.storage.regular_file import read_regular
+from kafka_log_lake.udfs.values.internal.topics import TOPICS as INTERNAL
 
 _MOST_FILE = 16 << 20  # bytes of a file of keys or of properties
 # Kafka's own Java names of what librdkafka calls otherwise
@@ -74,6 +76,8 @@ class Request:
                 except (re.error, IndexError) as error:
                     raise UserError(f"--rename {printable(expression)}={printable(new)}: {error}") from None
                 break
+        if topic in INTERNAL:
+            raise UserError(f"--rename gives the name {topic}, which is of a topic of Kafka's own")
         if not is_topic_name(topic):
             raise UserError(
                 f"the topic {printable(topic)!r} has no name that Kafka takes: add --rename 'REGEX=NEW'"
@@ -102,7 +106,7 @@ class Request:
         what = {
             **{
                 name: getattr(self, name)
-                for name in ("topics", "exclude_topics", "since", "until", "offsets")
+                for name in ("at", "topics", "exclude_topics", "since", "until", "offsets")
             },
             **{name: getattr(self, name) for name in ("committed", "partitions", "with_origin")},
             "lake": self.lake,
@@ -115,7 +119,8 @@ class Request:
 
 def read_keys(path: str) -> tuple[bytes, ...]:
     """Reads a file of keys, one a line: text, or ``0x`` and hexadecimal digits. Raises a UserError."""
-    lines = [line.rstrip(b"\r") for line in _read("--keys", path).split(b"\n")]
+    text = _read("--keys", path).removeprefix(BOM_UTF8)
+    lines = [line.rstrip(b"\r") for line in text.split(b"\n")]
     keys = []
     for number, line in enumerate(lines, 1):
         if not line:
@@ -140,14 +145,11 @@ def read_properties(path: str) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     try:
-        text = _read("--config", path).decode()
+        text = _read("--config", path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UserError(f"--config {path} is not UTF-8: it must be a properties file") from None
-    for number, line in enumerate(text.splitlines(), 1):
-        stripped = line.strip()
-        if not stripped or stripped[0] in "#!":
-            continue
-        name, equals, value = stripped.partition("=")
+    for number, line in _properties(text):
+        name, equals, value = line.partition("=")
         if not equals or not name.strip():
             raise UserError(f"--config {path}, line {number}: write name=value")
         found[name.strip()] = value.strip()
@@ -172,6 +174,25 @@ def read_properties(path: str) -> dict[str, str]:
         found.pop(name, None)
     found.pop("value.deserializer", None)
     return found
+
+
+def _properties(text: str) -> Iterator[tuple[int, str]]:
+    """Yields the properties of a file with the number of their first line.
+
+    A line that ends with an odd number of backslashes goes on with the next one, as in Java's files.
+    """
+    begun, number_of = "", 0
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        stripped = line.strip()
+        if not begun and (not stripped or stripped[0] in "#!"):
+            continue
+        number_of = number_of if begun else number
+        begun += stripped
+        if (len(begun) - len(begun.rstrip("\\"))) % 2 and stripped:
+            begun = begun[:-1]
+        else:
+            yield number_of, begun
+            begun = ""
 
 
 def rename_pairs(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:

@@ -117,6 +117,7 @@ def planned(restore_id: str, target: str, plan: Plan) -> Summary:
             )
             for one in plan.topics
         ],
+        plan.warnings,
     )
 
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
@@ -73,7 +73,8 @@ def make_missing(request: Request, plan: Plan, target: Target, specs: Mapping[st
     made, fewer, unknown = [], [], defaultdict(list)
     for topic in missing:
         spec = specs.get(topic.topic)
-        number = request.partitions or (spec.partitions if spec else topic.source_partitions)
+        # a metadata log may end before partitions were added
+        number = request.partitions or max(spec.partitions if spec else 0, topic.source_partitions)
         wanted = spec.replication if spec else _REPLICATION
         copies = max(1, min(wanted, target.brokers))
         if copies < wanted:
@@ -97,10 +98,43 @@ def make_missing(request: Request, plan: Plan, target: Target, specs: Mapping[st
         )
     log = ClientLog()
     client = admin(request, log)
+    for topic_to_make in made:
+        said += _drop_refused(client, topic_to_make, log)
     for name, future in client.create_topics(made, request_timeout=REQUEST_SECONDS).items():
         with asking(f"the topic {name} can't be created", log):
             future.result()
     _await_leaders(client, [one.target for one in missing])
+    return said
+
+
+def _drop_refused(client: AdminClient, topic: NewTopic, log: ClientLog) -> list[str]:
+    """Takes the settings from a new topic that the target refuses, such as those that Kafka 4 has no more.
+
+    Returns a text for each. Each is asked for alone where all together are refused.
+    """
+
+    def refusal(configs: dict[str, str]) -> str:
+        asked = NewTopic(topic.topic, topic.num_partitions, topic.replication_factor, config=configs)
+        (future,) = client.create_topics(
+            [asked], validate_only=True, request_timeout=REQUEST_SECONDS
+        ).values()
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].name() == "INVALID_CONFIG":
+                return " ".join(error.args[0].str().split())
+            raise
+        return ""
+
+    with asking(f"the topic {topic.topic} can't be created", log):
+        if not refusal(topic.config):
+            return []
+        refused = {name: why for name, own in topic.config.items() if (why := refusal({name: own}))}
+    said = [
+        f"{topic.topic}: made without {name}={topic.config[name]}, which the target refuses: {why}"
+        for name, why in refused.items()
+    ]
+    topic.config = {name: own for name, own in topic.config.items() if name not in refused}
     return said
 
 
@@ -155,22 +189,24 @@ def check(request: Request, plan: Plan, target: Target, is_continued: bool) -> C
             f"{name} has {counted_noun(target.partitions[name], 'partition')} in the target, "
             f"and --partitions is {request.partitions}: they must be equal, as keys choose among all of them"
         )
-    if not (is_continued or request.append):
-        _refuse_records(request, topics, target)
+    if not (is_continued or request.append) and (full := with_records(request, plan, target)):
+        raise UserError(full[0])
     return _settings_of(request, topics)
 
 
-def _refuse_records(request: Request, topics: Sequence[TopicPlan], target: Target) -> None:
+def with_records(request: Request, plan: Plan, target: Target) -> list[str]:
+    """Returns a text for each topic that has records in the target, with what to do about it."""
     log = ClientLog()
     with asking("the target's topics can't be read", log):
         reader = consumer(request, log)
         try:
-            for topic in topics:
-                if _has_records(reader, topic.target, target.partitions[topic.target]):
-                    raise UserError(
-                        f"{topic.target} has records in the target: add --append to write "
-                        "after them, --rename to write elsewhere, or the --state of a restore to continue"
-                    )
+            return [
+                f"{one.target} has records in the target: add --append to write "
+                "after them, --rename to write elsewhere, or the --state of a restore to continue"
+                for one in plan.topics
+                if one.target in target.partitions
+                and _has_records(reader, one.target, target.partitions[one.target])
+            ]
         finally:
             reader.close()
 

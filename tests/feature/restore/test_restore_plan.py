@@ -6,12 +6,18 @@ import json
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
+from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.program import main
-from kafka_log_lake.pipelines.restore.request import read_properties
+from kafka_log_lake.pipelines.restore.journal import Entry, Journal
+from kafka_log_lake.pipelines.restore.producing import Throttle
+from kafka_log_lake.pipelines.restore.request import Request, read_properties
+from kafka_log_lake.pipelines.restore.state import State, alone, check_sources
 from tests.kafka.broker import free_port
 from tests.support import logs
 from tests.support.segment_maker import Batch, Record, flip
+from tools import json_schemas
 
 KEYS = (b"a", b"b", None, b"")
 
@@ -37,7 +43,9 @@ def lake(sources: Path) -> Path:
 def planned(capsys: pytest.CaptureFixture[str], *argv: object) -> dict[str, tuple[str, int, int, int]]:
     """What a dry run says of each topic: its name in the target, records, left out, lost ranges."""
     assert main(["restore", "--dry-run", "--json", *map(str, argv)]) == 0
-    topics = json.loads(capsys.readouterr().out.splitlines()[-1])["topics"]
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    Draft202012Validator(json_schemas.OUTPUTS["restore"][1]).validate(said)
+    topics = said["topics"]
     return {t["topic"]: (t["target"], t["asked"], t["left_out"], t["lost"]) for t in topics}
 
 
@@ -76,6 +84,8 @@ def test_a_dry_run_says_what_would_be_restored_and_what_can_not(
         (("--lake", "LAKE", "--dry-run", "--rename", "(=x"), "--rename (=x is no regular expression"),
         (("--lake", "LAKE", "--dry-run", "--rename", ".*=all"), "the same name all"),
         (("--lake", "LAKE", "--dry-run", "--rename", "txn=a/b"), "has no name that Kafka takes"),
+        (("--lake", "LAKE", "--dry-run", "--rename", "txn=__consumer_offsets"), "of a topic of Kafka's own"),
+        (("--lake", "LAKE", "--dry-run", "--state", "s3://bucket/state"), "a folder on this machine"),
         (("--lake", "LAKE", "--dry-run", "--rename", "txn=\\2"), "invalid group reference"),
         (("--lake", "LAKE", "--dry-run", "--keys", "none"), "--keys: cannot read none"),
         (("--lake", "LAKE", "--dry-run", "--config", "BAD"), "line 2: write name=value"),
@@ -130,12 +140,68 @@ def test_several_copies_of_a_partition_are_refused(
     assert "the lake has several copies of partitions of orders" in capsys.readouterr().err
 
 
+def test_a_state_is_of_one_restore_at_a_time(
+    lake: Path, sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*argv: object) -> str:
+        nobody = f"127.0.0.1:{free_port()}"
+        own = ("--state", tmp_path, "--bootstrap-server", nobody)
+        assert main(["restore", *map(str, (*argv, *own))]) == 2
+        return capsys.readouterr().err.splitlines()[-1]
+
+    with alone(str(tmp_path)):
+        assert f"another restore with --state {tmp_path} runs" in said("--lake", lake)
+    check_sources(str(tmp_path), ["/disk-1"])
+    assert "is of other sources" in said(sources)
+    other = Request(str(lake), None, "", str(tmp_path))
+    State(str(tmp_path), other).keep("cluster")
+    assert "is of a restore with other arguments" in said("--lake", lake, "--at", "2020-01-01")
+
+
+def test_a_journal_that_is_damaged_is_one_line(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path), "orders", 0)
+    journal.intend(Entry(0, 3, 3, 9, 1, ((0, 3, 0, 5),), ()))
+    journal.settle(True)
+    assert Journal(str(tmp_path), "orders", 0).next_offset == 3
+    with journal.path.open("r+b") as file:
+        file.write(b"\xff")
+    with pytest.raises(UserError, match=r"line 1 can't be read"):
+        Journal(str(tmp_path), "orders", 0)
+
+
+def test_the_limit_of_bytes_holds_over_any_time_and_pauses_are_not_made_up_for() -> None:
+    throttle, now, sent = Throttle(100.0), 0.0, []
+    for size, pause in ((50, 0.0), (100, 0.2), (10, 60.0), (200, 0.0), (200, 3.0), (40, 0.0)):
+        now += pause
+        now += throttle.wait(size, now)
+        sent.append((now, size))
+    for number, (begin, _) in enumerate(sent):
+        for end, (moment, _) in enumerate(sent[number + 1 :], number + 2):
+            assert sum(size for _, size in sent[number + 1 : end]) <= 100.0 * (moment - begin) + 1e-6
+
+
+def test_what_a_person_should_know_is_said_before_the_first_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = Batch((Record(b"a", b"b"), Record(b"a", b"c", timestamp_delta=1)), base_timestamp=0).encode()
+    logs.put(tmp_path / "logs" / "t-0", 0, old)
+    keys = tmp_path / "keys"
+    keys.write_bytes(b"\xef\xbb\xbfa\n")
+    own = ("--state", tmp_path / "state", "--keys", keys)
+    assert planned(capsys, tmp_path / "logs", *own) == {"t": ("t", 2, 0, 0)}
+    main(["restore", "--dry-run", str(tmp_path / "logs"), *map(str, own)])
+    assert "t: 1 record with the timestamp 0: held back" in capsys.readouterr().err
+    keys.write_bytes(b"0x7a\n")
+    main(["restore", "--dry-run", str(tmp_path / "logs"), *map(str, own)])
+    assert "no record of the sources meets the arguments" in capsys.readouterr().err
+
+
 def test_properties_of_java_clients_are_taken(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text(
         "# of a Java client\nsecurity.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nssl.truststore.type=PEM\n"
         "ssl.truststore.location=/ca.pem\nsasl.jaas.config=org.apache.kafka.common.security.plain."
-        'PlainLoginModule required username="me" password="a\\"=b;c";\n'
+        'PlainLoginModule required \\\n  username="me" \\\n  password="a\\"=b;c";\n'
     )
     assert read_properties(str(file)) == {
         "security.protocol": "SASL_SSL",

@@ -1,0 +1,109 @@
+"""The folder of a restore: what was asked, and of which sources, so that no other command continues it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kafka_log_lake.pipelines.cli.errors import UserError, writing
+from kafka_log_lake.pipelines.restore.request import Request
+from kafka_log_lake.pipelines.sql.database import open_database
+
+
+@contextmanager
+def alone(state: str) -> Iterator[None]:
+    """Keeps other restores from a state during a block. Raises a UserError where one is at it.
+
+    The lock ends with the process, and with the workers that it forked.
+    """
+    import fcntl
+
+    with writing(f"--state {state}"):
+        Path(state).mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(f"{state}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"another restore with --state {state} runs: wait for it to end, or name another folder"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def check_sources(state: str, sources: Sequence[str]) -> None:
+    """Notes what is decoded into a state. Raises a UserError for a state of other sources.
+
+    Their records would be restored too, or these would not be.
+    """
+    file = Path(state, "sources.json")
+    with writing(f"--state {state}"):
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            _replace(file, sorted(sources))
+            return
+        try:
+            known = json.loads(file.read_text())
+        except ValueError:
+            raise UserError(f"--state {state}: sources.json can't be read: name another folder") from None
+    if known != sorted(sources):
+        raise UserError(f"--state {state} is of other sources: give the same ones, or name another folder")
+
+
+class State:
+    """What was asked of a restore. Raises a UserError for the folder of a restore of something else."""
+
+    def __init__(self, folder: str, request: Request) -> None:
+        self._path, self.request = Path(request.state, "restore.json"), request
+        self.is_continued = self._path.exists()
+        if not self.is_continued:
+            self._told: dict[str, Any] = {"restore_id": uuid.uuid4().hex[:12], "of": request.fingerprint}
+            return
+        try:
+            self._told = json.loads(self._path.read_text())
+            of, self._told["restore_id"] = self._told["of"], str(self._told["restore_id"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise UserError(f"--state {folder}: restore.json can't be read: name another folder") from None
+        if of != request.fingerprint and not request.dry_run:
+            raise UserError(
+                f"--state {folder} is of a restore with other arguments: give the same ones to continue it, "
+                "or name another folder"
+            )
+
+    @property
+    def restore_id(self) -> str:
+        return str(self._told["restore_id"])
+
+    def pin(self) -> None:
+        """Chooses the state of the lake that is read, the same one by all who continue."""
+        if self.request.at is None and "at" not in self._told:
+            database = open_database(self.request.lake, "FROM runs")
+            found = database.execute("SELECT run_id FROM runs ORDER BY began_at DESC LIMIT 1").fetchone()
+            database.close()
+            self._told["at"] = found[0] if found else None
+        self.request = dataclasses.replace(self.request, at=self.request.at or self._told["at"])
+
+    def keep(self, cluster_id: str) -> None:
+        """Writes the file. Raises a UserError where the restore began with another cluster."""
+        if self._told.setdefault("cluster_id", cluster_id) != cluster_id:
+            raise UserError(
+                f"the restore of this --state began into the cluster {self._told['cluster_id']}, and "
+                f"{self.request.bootstrap} is {cluster_id}: name the same cluster, or another --state"
+            )
+        with writing(f"--state {self.request.state}"):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            _replace(self._path, self._told)
+
+
+def _replace(file: Path, said: object) -> None:
+    made = file.with_suffix(".new")
+    made.write_text(json.dumps(said))
+    made.replace(file)
