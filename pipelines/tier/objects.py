@@ -5,6 +5,7 @@
 - Aiven's plugin: ``<prefix><topic>-<topic id>/<partition>/<20 digits>-<segment
   id>.{log,indexes,rsm-manifest}``. The prefix stands before the topic without a separator, so that the
   manifest alone tells the topic's name.
+- Any other folder with a ``.rsm-manifest`` next to the object: the manifest tells its log.
 - Any other folder ``<topic>-<partition>`` or ``<topic>/<partition>`` with ``.log`` objects whose names begin
   with the base offset in 20 digits.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -37,7 +38,7 @@ _LOCAL_FOLDER = re.compile(rf"(?s)(?:.*/)?([^/]+)-([0-9]+)-({_UUID})")
 _PLUGIN_FOLDER = re.compile(rf"(?s)(?:.*/)?([^/]+)-({_UUID})/([0-9]+)")
 _SUFFIXES = {
     *(SEGMENT_SUFFIX, MANIFEST, ".indexes", ".index", ".timeindex", ".txnindex"),
-    *(".leader_epoch_checkpoint", ".snapshot"),
+    *(".leader_epoch_checkpoint", ".leader-epoch-checkpoint", ".snapshot"),
 }
 _THREADS = 16  # that read manifests: a store takes some 20 ms a request
 _PARQUET = "Parquet or Iceberg: it holds rows, no segments; read it as a table"
@@ -98,12 +99,14 @@ class Tier:
     """What lies in a tier.
 
     other: URI -> what kind of file it is, of those that are of no segment; other_sizes: its bytes.
+    unplaced: segments of which neither the folder nor the manifest names the log; their files are in other.
     """
 
     roots: tuple[str, ...] = ()
     segments: list[TierSegment] = field(default_factory=list)
     other: dict[str, str] = field(default_factory=dict)
     other_sizes: dict[str, int] = field(default_factory=dict)
+    unplaced: list[TierSegment] = field(default_factory=list)
 
     @property
     def layouts(self) -> Counter[str]:
@@ -127,13 +130,21 @@ def list_tier(places: Sequence[str]) -> Tier:
         path = local_path(parse_source(place).path)
         root = canonical(path) if path is not None else canonical_uri(parse_source(place).path)
         tier.roots += (root,)
-        for uri, size, modified in _files(root):
-            _add(uri, size, modified, by_stem, tier)
+        files = list(_files(root))
+        manifests = {uri.removesuffix(MANIFEST) for uri, _, _ in files if uri.endswith(MANIFEST)}
+        for uri, size, modified in files:
+            _add(uri, size, modified, by_stem, tier, manifests)
     use_tier_roots(tier.roots)
-    tier.segments = sorted(
+    _read_manifests(by_stem.values())
+    ordered = sorted(
         by_stem.values(), key=lambda segment: (segment.topic, segment.partition, segment.base, segment.name)
     )
-    _read_manifests(tier.segments)
+    tier.segments = [segment for segment in ordered if segment.topic]
+    tier.unplaced = [segment for segment in ordered if not segment.topic]
+    for segment in tier.unplaced:
+        segment.problem = segment.problem or "its manifest names no topic and partition"
+        tier.other |= {uri: segment.problem for uri, _ in segment.files.values()}
+        tier.other_sizes |= dict(segment.files.values())
     return tier
 
 
@@ -154,10 +165,19 @@ def _files(root: str) -> Iterator[tuple[str, int, int]]:
             yield prefix + info.path, info.size or 0, (info.mtime_ns or 0) // 1000
 
 
-def _add(uri: str, size: int, modified: int, by_stem: dict[str, TierSegment], tier: Tier) -> None:
-    """Adds an object to its segment, or to the files that are of none."""
+def _add(
+    uri: str,
+    size: int,
+    modified: int,
+    by_stem: dict[str, TierSegment],
+    tier: Tier,
+    manifests: Collection[str],
+) -> None:
+    """Adds an object to its segment, or to the files that are of none. manifests: their URIs, without
+    suffix.
+    """
     folder, _, name = uri.rpartition("/")
-    stem, suffix, made = _segment_of(folder, name)
+    stem, suffix, made = _segment_of(folder, name, manifests)
     if made is None or made.base > MAX_OFFSET:
         tier.other[uri] = _kind(folder, name)
         tier.other_sizes[uri] = size
@@ -169,7 +189,7 @@ def _add(uri: str, size: int, modified: int, by_stem: dict[str, TierSegment], ti
         segment.modified = modified
 
 
-def _segment_of(folder: str, name: str) -> tuple[str, str, TierSegment | None]:
+def _segment_of(folder: str, name: str, manifests: Collection[str]) -> tuple[str, str, TierSegment | None]:
     """Returns the stem and suffix of an object's name, and a new segment without objects; None if it is of
     none.
     """
@@ -179,6 +199,8 @@ def _segment_of(folder: str, name: str) -> tuple[str, str, TierSegment | None]:
         base, segment_id = int(match[1]), match[2]
         if of := _PLUGIN_FOLDER.fullmatch(folder):
             return stem, suffix, TierSegment(PLUGIN, of[1], int(of[3]), of[2], segment_id, base)
+        if f"{folder}/{stem}" in manifests:  # which tells the rest
+            return stem, suffix, TierSegment(PLUGIN, "", -1, None, segment_id, base)
         if of := _LOCAL_FOLDER.fullmatch(folder):
             return stem, suffix, TierSegment(LOCAL, of[1], int(of[2]), of[3], segment_id, base)
     plain = _PLAIN_OBJECT.fullmatch(name)
@@ -222,4 +244,8 @@ def _read_manifest(segment: TierSegment) -> None:
     except SourceError as error:
         segment.problem = str(error)
         return
-    segment.topic = segment.manifest.topic or segment.topic
+    log = segment.manifest.log
+    if log is not None and segment.topic:
+        segment.topic = log[0]
+    elif log is not None:
+        segment.topic, segment.partition, segment.topic_id = log

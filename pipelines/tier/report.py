@@ -168,8 +168,13 @@ def _of_segment(segment: RemoteSegment, found: TierSegment | None, index: Remote
 
 
 def _missing(segment: TierSegment) -> list[str]:
-    """Returns the suffixes of the objects that a segment of its layout has, and this one lacks."""
-    return [suffix for suffix in _NEEDED.get(segment.layout, ()) if suffix not in segment.files]
+    """Returns the suffixes of the objects that a segment of its layout has, and this one lacks.
+
+    Before 1.0 the plugin wrote an object for each index, and no ``.indexes``.
+    """
+    has_indexes = segment.layout == PLUGIN and ".index" in segment.files
+    needed = (MANIFEST,) if has_indexes else _NEEDED.get(segment.layout, ())
+    return [suffix for suffix in needed if suffix not in segment.files]
 
 
 def _unopened(index: RemoteIndex) -> Iterator[tuple[str, str]]:

@@ -46,6 +46,10 @@ def _names_log_dirs(settings: Reading, listing: Listing) -> bool:
 
 
 def _notes(index: RemoteIndex, logs: list[JoinedLog]) -> Iterator[str]:
+    if unplaced := index.tier.unplaced:
+        noun, first = counted_noun(len(unplaced), "segment"), unplaced[0]
+        names = first.name if len(unplaced) == 1 else f"{first.name} and others"
+        yield f"not read: {noun} of unknown topics in the tier, {names}: {first.problem}"
     if not index.tier.segments:
         kinds = "; ".join(index.tier.others_text()) or "nothing"
         yield f"--tier {', '.join(index.tier.roots)} has no object of a segment: {kinds}"

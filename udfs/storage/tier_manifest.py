@@ -28,6 +28,7 @@ MOST_BYTES = 16 << 20  # of a manifest: a GiB in chunks of 64 KiB has 16,384 of 
 _MOST_SEGMENT = (1 << 31) - 1  # segment.bytes is an int32
 _IV_AND_TAG = 12 + 16
 _TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")  # org.apache.kafka.common.internals.Topic
+_PARTITIONS = range(1 << 31)  # an int32
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ class Manifest:
     def stored_sizes(self) -> Iterator[tuple[str, int]]:
         """Yields suffix and bytes of the objects that the manifest describes: ``.log`` and ``.indexes``."""
         yield SEGMENT_SUFFIX, int(self.ends[-1]) if len(self.ends) else 0
-        yield ".indexes", max((position + size for position, size in self.indexes.values()), default=0)
+        if self.indexes:
+            yield ".indexes", max(position + size for position, size in self.indexes.values())
 
     @property
     def segment_id(self) -> str | None:
@@ -71,10 +73,18 @@ class Manifest:
         return self._text("remoteLogSegmentId", "id")
 
     @property
-    def topic(self) -> str | None:
-        """Returns the name of its topic; None where it has none that Kafka would take."""
-        found = self._text("remoteLogSegmentId", "topicIdPartition", "topicPartition", "topic")
-        return found if found and _TOPIC.fullmatch(found) else None
+    def log(self) -> tuple[str, int, str | None] | None:
+        """Returns topic, partition and topic id of its log; None where Kafka would not take the names."""
+        topic = self._text("remoteLogSegmentId", "topicIdPartition", "topicPartition", "topic")
+        partition = self._at("remoteLogSegmentId", "topicIdPartition", "topicPartition", "partition")
+        if (
+            not topic
+            or not _TOPIC.fullmatch(topic)
+            or type(partition) is not int
+            or partition not in _PARTITIONS
+        ):
+            return None
+        return topic, partition, self._text("remoteLogSegmentId", "topicIdPartition", "topicId")
 
     @property
     def reach(self) -> tuple[int, tuple[tuple[int, int], ...]] | None:
@@ -88,11 +98,16 @@ class Manifest:
         is_legal = all(0 <= one <= MAX_OFFSET for one in (last, *(start for _, start in begins)))
         return (last, tuple(sorted(begins))) if is_legal else None
 
-    def _text(self, *path: str) -> str | None:
-        """Returns a text of ``remoteLogSegmentMetadata``; None where there is none."""
+    def _at(self, *path: str) -> Any:
+        """Returns a value of ``remoteLogSegmentMetadata``; None where there is none."""
         found: Any = self.segment
         for name in path:
             found = found.get(name) if isinstance(found, dict) else None
+        return found
+
+    def _text(self, *path: str) -> str | None:
+        """Returns a text of ``remoteLogSegmentMetadata``; None where there is none."""
+        found = self._at(*path)
         return found if isinstance(found, str) else None
 
 

@@ -27,7 +27,9 @@ LONG_BEFORE = 1_000_000_000  # seconds since 1970: years before the metadata of 
 KEY = f"key-1={DATA / 'encrypted' / 'keys' / 'key-1.private.pem'}"
 
 
-def scanned(case: Path, capsys: pytest.CaptureFixture[str], *options: str) -> list[dict[str, Any]]:
+def scanned(
+    case: Path, capsys: pytest.CaptureFixture[str] | pytest.CaptureFixture[bytes], *options: str
+) -> list[dict[str, Any]]:
     capsys.readouterr()
     argv = [str(case / "log-dir"), "--tier", str(case / "tier"), "--json", *options]
     assert scan.main(argv) == 0
