@@ -150,8 +150,10 @@ _LEADERS = record(
 _ROOM = record(
     {"topic": TEXT}
     | dict.fromkeys(("segments_bytes", "index_bytes", "deleted_bytes", "leftover_bytes"), WHOLE)
+    | dict.fromkeys(("tier_bytes", "tier_dead_bytes"), WHOLE)
     | {"retention_frees_bytes": WHOLE, "held_by": or_null(TEXT), "held_ms": or_null(WHOLE)}
 )
+_READS = record(dict.fromkeys(("sources", "tier"), record({"requests": WHOLE, "bytes": WHOLE})))
 _UNLOADABLE = {"topic": TEXT, "partition": WHOLE, "partition_dir": TEXT}
 _TIER = of_table(TIER_REPORT)
 _TIER = {
@@ -164,7 +166,7 @@ SCAN = record(
     | {"clusters": named(listed(TEXT)), "leaders": listed(_LEADERS), "volumes": listed(of_class(Volume))}
     | {"room": listed(_ROOM), "prepared_transactions": listed(of_class(CoordinatorState))}
     | {"swap_files": listed(TEXT), "skipped": named(WHOLE), "passed_over": listed(of_class(PassedOver))}
-    | {"tier_report": or_null(listed(_TIER)), "unreadable": named(TEXT)}
+    | {"tier_report": or_null(listed(_TIER)), "reads": or_null(_READS), "unreadable": named(TEXT)}
     | {"unloadable": listed(record(_UNLOADABLE | of_class(Stop)["properties"]))}
     | {"warnings": listed(TEXT), "verdict": TEXT, "next": listed(TEXT)},
     optional=("replicas",),
@@ -202,7 +204,7 @@ DECODE = record(
     | {"missing": listed({**_UNSEEN, "properties": {"log": TEXT, **_UNSEEN["properties"]}})}
     | dict.fromkeys(("in_part", "undecoded", "swap_files", "bytes", "unchanged"), WHOLE)
     | {"seconds": NUMBER, "phases": named(NUMBER), "skipped": named(WHOLE), "warnings": listed(TEXT)}
-    | {"typed": listed(ANY), "value_errors": WHOLE},
+    | {"typed": listed(ANY), "value_errors": WHOLE, "reads": or_null(_READS)},
     optional=("batches", "records", "damaged", "chunks", "verdict", "typed", "value_errors"),
 )
 QUALITY = of_class(QualityReport, verdict=TEXT, sentence=TEXT)

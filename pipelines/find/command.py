@@ -164,7 +164,7 @@ def find(
     tier: objects of tiered storage that belong to path, a folder or URI or several; both are one log then.
     tier_key: private keys of encrypted objects, "ID=FILE.pem", one or several.
     on_unsearched: called at the end with each range that could not be searched; None: a DamageWarning for
-        each.
+        each, and for records that lie under wrong offsets.
     conditions: the options of the command by their names: ``key=``, ``value_contains=``, ``not_header=``; a
         value or a list of values, as text or as bytes. All of them must hold.
 
@@ -196,6 +196,8 @@ def find(
             warnings.warn(DamageWarning(text_of(unsearched_range)), stacklevel=2)
         else:
             on_unsearched(unsearched_range)
+    for line in looked.displaced if on_unsearched is None else ():
+        warnings.warn(DamageWarning(line), stacklevel=2)
 
 
 def _several(value: str | Sequence[str]) -> tuple[str, ...]:
@@ -298,6 +300,10 @@ def _report(looked: LogSearch | LakeSearch) -> None:
     if len(looked.unsearched) > _SHOWN:
         left = counted_noun(len(looked.unsearched) - _SHOWN, "more range")
         log.warning("and %s could not be searched", left)
+    for line in looked.displaced[:_SHOWN]:
+        log.warning("%s", line)
+    if len(looked.displaced) > _SHOWN:
+        log.warning("and the records of %d more ranges of offsets", len(looked.displaced) - _SHOWN)
     if looked.found:
         return
     searched = f"{counted_noun(looked.segments, 'segment')} searched"

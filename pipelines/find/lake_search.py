@@ -49,7 +49,7 @@ from kafka_log_lake.pipelines.sql.database import open_database
 from kafka_log_lake.pipelines.tasks.accounts import of_tail
 from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange
 from kafka_log_lake.pipelines.typed.schemas import registry_reader
-from kafka_log_lake.udfs.batches.account import DAMAGE, END, SEGMENT, START, Unseen
+from kafka_log_lake.udfs.batches.account import DAMAGE, END, SEGMENT, START, WRONG_BASE, Unseen
 from kafka_log_lake.udfs.batches.log_start import LogStart
 from kafka_log_lake.udfs.batches.transactions import OUTCOMES, TRANSACTION
 from kafka_log_lake.udfs.compute import pc
@@ -312,7 +312,7 @@ class LakeSearch(Searching):
             statement = "SELECT partition_dir, first_lost, last_lost, cause FROM lost_offsets "
             statement += "WHERE list_contains(?, cause) AND list_contains(?, partition_dir) "
             statement += "AND first_lost IS NOT NULL ORDER BY ALL"  # else past 2^63 - 1: no offset is there
-            values = [[*self.request.causes, DAMAGE, START, END], folders]
+            values = [[SEGMENT, WRONG_BASE, DAMAGE, START, END], folders]
             with open_database(self.lake, "lost_offsets", self.threads, tables=self._tables) as other:
                 for folder, first, last, cause in other.execute(statement, values).fetchall():
                     ranges[folder].append(Unseen(first, last, cause=cause, detail=_WHY.get(cause, "")))

@@ -15,7 +15,7 @@ from kafka_log_lake.pipelines.find.segment_search import COLUMNS
 from kafka_log_lake.pipelines.find.slice_search import DECIDING, LastOffsets
 from kafka_log_lake.pipelines.find.unsearched import Unsearched, offsets_of
 from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange
-from kafka_log_lake.udfs.batches.account import Unseen
+from kafka_log_lake.udfs.batches.account import WRONG_BASE, Unseen
 from kafka_log_lake.udfs.batches.committed import Outcomes
 from kafka_log_lake.udfs.files import SCHEMA as SEGMENT_SCHEMA
 
@@ -39,7 +39,8 @@ class Searching:
     """Base of a search. Iterate once; then ``unsearched`` and the counts tell what was read.
 
     registry: the schemas of values, where conditions look into them. copies: of disks with names.
-    passed_over: logs that were left out because the partitioner is trusted.
+    passed_over: logs that were left out because the partitioner is trusted. displaced: a line for each range
+    of offsets whose records lie under other offsets, and are matched under those: all offsets are searched.
     """
 
     request: Request
@@ -49,6 +50,7 @@ class Searching:
     passed_over: int = 0
     segments: int = 0
     unsearched: list[Unsearched] = field(default_factory=list)
+    displaced: list[str] = field(default_factory=list)
 
     @property
     def schema(self) -> pa.Schema:
@@ -97,5 +99,10 @@ class Searching:
 
     def _note_unseen(self, log: SegmentLog | LakeLog, missing: Iterable[Unseen]) -> None:
         for range_ in missing:
-            if self.request.may_hide(range_.first, range_.last):
+            may_hide = self.request.may_hide(range_.first, range_.last)
+            if range_.cause == WRONG_BASE and not (self.request.offsets and may_hide):
+                offsets = f"offsets {range_.first} to {'the end' if range_.last is None else range_.last}"
+                why = "a batch has a wrong base offset"
+                self.displaced.append(f"{log.name}: the records of {offsets} lie under other offsets: {why}")
+            elif may_hide:
                 self.unsearched.append(offsets_of(log.name, range_))

@@ -150,9 +150,12 @@ class Witnesses:
 
     @property
     def named_end(self) -> int | None:
-        """Returns the highest offset that files next to the segments say the log had reached, or None."""
+        """Returns the highest offset that files next to the segments say the log had reached, or None.
+
+        An offset has 64 bits: no broker gives a file the name of a larger one.
+        """
         names = (self.last_epoch_start, self.indexed, *self.snapshots, *self.orphans)
-        return max((offset for offset in names if offset is not None), default=None)
+        return max((offset for offset in names if offset is not None and offset < 1 << 63), default=None)
 
     def start_of(self, first_file: int) -> int | None:
         """Returns the log start offset by the checkpoint files; None where none of them says it.

@@ -85,7 +85,7 @@ RESTORE = Command(
     continues=True,
     extra="restore",
     screen=Screen(
-        "SOURCE... | --lake LAKE --bootstrap-server HOST:PORT [OPTIONS]",
+        "SOURCE... --bootstrap-server HOST:PORT [OPTIONS]",
         "Write the records of segments, damaged disks, a tier or a lake to a live cluster: each once, in its "
         "order, with key, value, headers and timestamp, also where it is killed and started again. Then read "
         "all back and compare.",
@@ -102,11 +102,11 @@ RESTORE = Command(
             ("Output", "json: one JSON object", "report", "cores: processes (default: all cores)"),
         ),
         (
-            "/var/lib/kafka/data --bootstrap-server new:9092 --create yes",
-            "--lake lake --topics orders --rename 'orders=orders_restored' --bootstrap-server new:9092",
+            "/var/lib/kafka/data --bootstrap-server new:9092",
+            "--lake lake --topics orders --bootstrap-server new:9092",
             "--lake lake --dry-run",
         ),
-        "0 all is there, 1 failed, 2 a wrong argument, source or target, 3 not all is there.",
+        "0 all is there, 1 failed, 2 wrong argument, 3 not all is there.",
         "docs/restore.md",
     ),
 )
