@@ -21,6 +21,7 @@ from tests.support.cluster import ROOT
 from tests.support.segment_maker import Batch, Record
 
 DEADLY = "b1/t-1/00000000000000000040.log"
+TIERED = "tier/t-1/00000000000000000020.log"
 RECORDS = [(partition, offset) for partition in (0, 1) for offset in range(60)]
 
 
@@ -55,6 +56,7 @@ class Case(NamedTuple):
 RECOVER = "recover --source b1=DISKS/b1 --source b2=DISKS/b2 --lake LAKE"
 CASES = {
     "decode": Case("decode --source DISKS/b1 --lake LAKE", _decoded),
+    "decode, of a tier": Case("decode --source DISKS/short --tier DISKS/tier --lake LAKE", _decoded, TIERED),
     "find": Case("find DISKS/b1 --key k --format json", _found),
     "scan": Case("scan DISKS/b1 --json", _scanned),
     "recover, reading": Case(RECOVER, _decoded),
@@ -64,7 +66,10 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def disks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two copies of partitions 0 and 1, each of three segments, large enough for worker processes."""
+    """Two copies of partitions 0 and 1, each of three segments, large enough for worker processes.
+
+    A third one has its first two segments in a tier.
+    """
     root = tmp_path_factory.mktemp("disks")
     for copy in ("b1", "b2"):
         for partition in (0, 1):
@@ -74,6 +79,10 @@ def disks(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     for i in range(20)
                 ]
                 logs.put(root / f"{copy}/t-{partition}", base, *made)
+    for path in (root / "b1").rglob("*.log"):
+        place = root / ("short" if int(path.stem) >= 40 else "tier") / path.relative_to(root / "b1")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.hardlink_to(path)
     return root
 
 
@@ -104,4 +113,4 @@ def test_what_kills_each_worker_is_named_in_one_line(name: str, disks: Path, tmp
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert (done.returncode, died, "Traceback" in done.stderr) == (1, 4, False)
     assert line.startswith("error: a worker process was ended by SIGKILL while it read ")
-    assert (DEADLY if CASES[name].deadly == DEADLY else "the copies of t-1") in line
+    assert ("the copies of t-1" if name == "recover, healing" else CASES[name].deadly) in line
