@@ -149,10 +149,13 @@ class Summary:
             "chunks with zeros for bytes that could not be read from the storage",
         )
         if self.in_part or self.undecoded:
-            requested = "as --since, --until or --offsets request: a run without them completes the tables"
+            requested = "as --since, --until or --offsets request"
             parts = [f"{counted_noun(self.in_part, 'segment')} decoded in part"] if self.in_part else []
             parts += [f"{counted_noun(self.undecoded, 'segment')} not at all"] if self.undecoded else []
-            warnings.append(f"{' and '.join(parts)}, {requested} (segments.left_out)")
+            warnings.append(
+                f"{' and '.join(parts)} (segments.left_out), {requested}: "
+                "run it again without these options to load the rest"
+            )
         if self.regressing:
             where = counted_noun(len(self.regressing), "segment")
             verb = "contains" if len(self.regressing) == 1 else "contain"

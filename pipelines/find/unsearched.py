@@ -52,7 +52,7 @@ Scans = Mapping[Segment, list[SliceScan]]
 @dataclass(frozen=True)
 class Unsearched:
     """Something that could not be searched: with ``damage`` bytes of the log ``name``, else a whole file or
-    folder, or offsets that no segment has. held: says that its bytes hold what is looked for; else "".
+    folder, or offsets that no segment has. held: says that the searched bytes are there; else "".
     """
 
     name: str
@@ -233,7 +233,7 @@ def held_text(uri: str, position: int, size: int, request: Request) -> str:
         return ""
     name = path_of_uri(uri) or uri
     place = position + data.index(first_texts[0] or b"")
-    return f"; its bytes hold what is looked for, at byte {place} of {os.path.basename(name)}"
+    return f"; the searched bytes are there, at byte {place} of {os.path.basename(name)}"
 
 
 def not_covered(unseen: Unseen, covered: Sequence[tuple[int, int]]) -> Iterator[Unseen]:

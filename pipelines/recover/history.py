@@ -258,8 +258,8 @@ def _judge(
     if missing and not history.doubts:
         history.sure = Certainty.UNCERTAIN if not loses and len(missing) < len(live) else Certainty.LIKELY
         history.doubts.append(
-            f"{', '.join(missing)} without a whole leader-epoch-checkpoint: an election after which "
-            "nothing was written would be known from it alone"
+            f"{', '.join(missing)} without a whole leader-epoch-checkpoint: only that file tells of "
+            "an election after which nothing was written"
         )
     history.doubts += _unreached(history, copies)
     history.doubts += _unclear_start(history, copies, noted)

@@ -79,7 +79,7 @@ def lines(done: Recovered, lake: str | None, has_report: bool = False) -> list[s
         f"damage       {counted_noun(damaged, 'range')} in all copies; "
         f"{from_others} taken from another copy than the first one",
         f"corrected    base offset, leader epoch or length of {mended}",
-        f"lost         {counted_noun(certain, 'record')} for sure, {possible:,} at most{more}, in "
+        f"lost         at least {counted_noun(certain, 'record')}, at most {possible:,}{more}, in "
         f"{counted_noun(len(lost_ranges), 'range')} that no copy has (lost_ranges)",
         f"losing side  {counted_noun(done.losing, 'record')} on losing histories alone: "
         f"{why or 'none'} (lost_records)",

@@ -3,26 +3,26 @@
 -- the start of a log, up to the first that is active, has the last stable offset, or is too young
 -- (LogCleanerManager.cleanableOffsets). A log without a committed record has a row of zeros, which says what holds the cleaner
 -- Parameters:
---   at_ms bigint DEFAULT NULL: the time, in ms since 1970, that is compared with delete horizons and ages; now if it is not given
---   min_compaction_lag_ms bigint DEFAULT NULL: min.compaction.lag.ms; if it is not given, that of each topic (`log_settings`), else Kafka's default, 0
+--   at_ms bigint DEFAULT NULL: ms since 1970 that count as now
+--   min_compaction_lag_ms bigint DEFAULT NULL: min.compaction.lag.ms; else that of each topic (`log_settings`), or 0
 -- Columns: those of a log, then
---   cleanup_policy string: cleanup.policy of the topic: the cleaner takes logs with compact in it alone; null where it is not known
+--   cleanup_policy string: cleanup.policy of the topic; null where it is not known
 --   records bigint: Committed records
 --   record_bytes bigint: Their bytes
---   null_key_records bigint: Records without a key: a compacted topic refuses them, and where they are on disk the cleaner removes them
+--   null_key_records bigint: Records without a key: the cleaner removes them
 --   keys bigint: Different keys
 --   versions_per_key double: Records with a key for each key
 --   most_versions bigint: Records of the key that has the most
 --   superseded_records bigint: Records that a later one of the same key replaces
 --   superseded_bytes bigint: Their bytes: what compaction would free, now and later
---   freed_now_records bigint: Those of which a later one is before first_uncleanable_offset too: the next cleaning removes them
+--   freed_now_records bigint: Those that the next cleaning removes
 --   freed_now_bytes bigint: Their bytes
---   freed_later_bytes bigint: Bytes of the others: they stay until the segment of a later version can be cleaned
+--   freed_later_bytes bigint: Bytes that a later cleaning frees
 --   first_uncleanable_offset bigint: Base offset of the first segment that the cleaner does not touch
---   held_by string: Why it does not: active segment; open transaction: the last stable offset is in that segment; min.compaction.lag.ms: its highest timestamp is too young
+--   held_by string: Why: active segment; open transaction; min.compaction.lag.ms: it is too young
 --   tombstones bigint: Keys whose last record is a tombstone
---   expired_tombstones bigint: Those before first_uncleanable_offset whose batch has a delete horizon that is reached: the next cleaning removes them
---   first_dirty_offset bigint: The first offset whose key came before: the cleaner has not cleaned past it; null where no key repeats
+--   expired_tombstones bigint: Those that the next cleaning removes
+--   first_dirty_offset bigint: The first offset whose key came before; null where no key repeats
 --   unread_records bigint: As in `log_settings`: cleanup.policy and min.compaction.lag.ms of the topic may be others
 WITH aged AS (
   SELECT t.*, s.cleanup_policy, coalesce(s.unread_records, 0) AS unread_records, h.last_stable_offset, coalesce(min_compaction_lag_ms, s.topic_compaction_lag_ms, 0) > 0

@@ -5,26 +5,26 @@
 -- how certain it is, and why. Where `__transaction_state` is in the lake, what the coordinator noted there decides
 -- Parameters:
 --   timeout_ms bigint DEFAULT $TRANSACTION_TIMEOUT_MS: transaction.max.timeout.ms of the brokers
---   at_ms bigint DEFAULT NULL: the time in ms since 1970 that counts as now; the clock of this machine if it is not given
+--   at_ms bigint DEFAULT NULL: ms since 1970 that count as now
 -- Columns: those of a log, then
 --   producer_id, producer_epoch, first_offset, last_offset, records: as in transaction_ages
---   state string: ongoing: the coordinator has it open; prepared: it decided it, and this log has no marker yet; markers written: it has it prepared, and logs have the markers (KAFKA-19999); ended: it ended it, and this log has no marker; open: its records say nothing of it
+--   state string: ongoing, prepared, markers written, ended or open, as docs/views.md explains
 --   hangs_as_of_last_write boolean: It is open for too long in the time of the log, or the coordinator had ended it by then
 --   hangs_now boolean: It is open for too long by the wall clock, if no broker has written to the log since
---   began timestamp: The coordinator's start, where it has the transaction open; else the time of its first batch, between the markers around it; null where that is not credible
+--   began timestamp: Start by the coordinator, else time of the first batch; null where that is not credible
 --   open_ms bigint: For how long it is open as of the last write; null where it is not known when it began
 --   open_now_ms bigint: For how long by the wall clock; null likewise
 --   now_ms, witness: as in transaction_ages
---   certainty string: That nothing but an abort ends it: certain: by the brokers' clock alone, or by the coordinator; likely: by a producer's clock that nothing contradicts, or younger than the timeout and ended by the coordinator; unknown
+--   certainty string: How certain it is that only an abort ends it: certain, likely (by a producer's clock), unknown
 --   why string: Why it is as certain as that
 --   remedy string: What ends it, and what that costs
 --   transactional_id string: Transactional id that the coordinator has for the producer id; null where it is not known
 --   coordinator_state string: State of the transactional id, as in `transaction_states`
 --   coordinator_start timestamp: When its last transaction began, by the coordinator's clock
---   coordinator_timeout_ms int: The producer's transaction timeout, as the coordinator has it; $NEVER_MS of a client that commits in two phases (KIP-939), which no coordinator aborts
---   commits_in_two_phases boolean: Its timeout, or the form of its id, which is Flink's (prefix-subtask-number), says that its client may have counted it as committed already: an abort loses that
---   unread_states bigint: Records of the cluster's `__transaction_state` that can't be read (`unread_internal`): one may be of this transaction
---   last_stable_offset bigint: Where READ_COMMITTED consumers of the log stop: the first offset of the first open transaction; null where none is held back
+--   coordinator_timeout_ms int: The producer's transaction timeout; $NEVER_MS of a client that commits in two phases (KIP-939)
+--   commits_in_two_phases boolean: Its client, such as Flink's sink, may have counted it as committed already: an abort loses that
+--   unread_states bigint: Records of `__transaction_state` that can't be read: one may be of this transaction
+--   last_stable_offset bigint: Where READ_COMMITTED consumers of the log stop; null where none is held back
 --   held_records bigint: Data records at or after that offset, of all producers
 --   held_bytes bigint: Bytes of the batches from there on, which the log cleaner can't clean
 --   outcome_uncertain boolean: The marker may lie in damaged bytes: look there before you abort

@@ -5,14 +5,14 @@
 -- that could not be read, count as sound
 -- Columns: those of a log, then
 --   first_lost bigint: First lost offset
---   last_lost bigint: Last lost offset; null for damage after the last sound batch, unless an empty file follows: the log had reached its name
+--   last_lost bigint: Last lost offset; null for damage after the last sound batch
 --   max_records decimal(20,0): Upper bound of lost records; null where last_lost is. Decimal, so that no sum of it overflows
---   cause string: damage; wrong_base_offset: the records are there, under other offsets; missing_segment; missing_end, missing_start: the broker's files say that the log reached further, or began earlier (or they were copied later than the segments)
---   is_certain boolean: Records were there; false where the log cleaner may have removed some or all, for a missing_start, which the broker may have deleted or moved to remote storage, and for a missing_end that the recovery point alone names
+--   cause string: damage; wrong_base_offset: the records are there, under other offsets; missing_segment; missing_end, missing_start: by the broker's files
+--   is_certain boolean: Records were there; false where the cleaner, retention or a truncation may have removed them
 --   damaged_ranges bigint: Damaged ranges there; 0 where something is missing
 --   damaged_bytes bigint: Their bytes
 --   next_offset bigint: The next sound offset, or that in the name of an empty last file; null where none follows
---   reset_command string: The command that moves a stopped consumer group there; null where no sound offset follows, and for a name with control characters
+--   reset_command string: The command that moves a stopped consumer group there; null where no sound offset follows
 WITH edges AS (
   SELECT partition_dir, topic, partition, least(min(file_base_offset), min(log_start_offset)) AS log_start
   FROM segments GROUP BY topic, partition, partition_dir

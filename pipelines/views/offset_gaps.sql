@@ -2,9 +2,9 @@
 -- Columns: those of a log, then
 --   first_offset bigint: First offset of the range
 --   last_offset bigint: Last offset of the range; null for damage after the last sound batch
---   offsets decimal(20,0): Number of offsets in the range that have no record for the consumer; null where last_offset is. Decimal, so that no sum of it overflows
---   place string: between batches; inside a batch: the batch covers more offsets than it has records; not delivered: the records are there, and consumers do not get them
---   cause string: damage, wrong_base_offset, compaction, retention, missing_segment, unread (of files that are there and could not be read), or unknown (before a last batch, whose base offset nothing confirms); for READ_COMMITTED alone transaction_marker, control_record, aborted_, unknown_ or open_transaction, and after_open_transaction: records of others, which consumers get when the open transaction has ended
+--   offsets decimal(20,0): Offsets in the range without a record for the consumer; null where last_offset is
+--   place string: between batches; inside a batch; not delivered: the records are there, and consumers do not get them
+--   cause string: The cause: docs/views.md explains each
 --   segment string: Segment of the batch after the gap, or of the batch; null after the last batch and for transactions
 WITH gaps AS (
   -- a hole without damage ends where the next file begins by its name, and goes on in it for another reason

@@ -17,8 +17,8 @@
 --   missing_sequences bigint: Sequence numbers in these gaps
 --   duplicates bigint: Batches whose base sequence is not above the last sequence before
 --   resets bigint: Batches that begin with sequence 0 again in the same epoch, but for the wrap after 2^31 - 1
---   unexplained_steps bigint: Gaps, duplicates and resets that neither damage between the two batches nor the log cleaner explains: what the check sequence_gaps counts
---   next_epoch smallint: The next higher epoch of the producer id in this log: brokers refuse this one from then on; null for the newest
+--   unexplained_steps bigint: Gaps, duplicates and resets that neither damage nor the log cleaner explains
+--   next_epoch smallint: The next higher epoch of the producer id in this log; null for the newest
 --   client string: The client library, where its encoding is known to be its own; else null
 --   client_reason string: What shows it
 WITH inner_times AS (

@@ -7,15 +7,15 @@
 --   at_ms bigint DEFAULT NULL: the time in ms since 1970; now if it is not given
 -- Columns: those of a segment, then
 --   file_base_offset, length: as in segment_times
---   is_active boolean: The last segment of its log: the broker rolls a new one before it deletes this one, and never deletes an empty one
---   largest_timestamp_ms bigint: What the segment expires by: its highest timestamp, or the file's modification time where no record has one, or none was decoded
---   expires_ms bigint: The last millisecond in which time keeps it, or a segment before it that size does not delete; null with no limit of time, where it goes without one, and past 2^63 - 1
+--   is_active boolean: The last segment of its log
+--   largest_timestamp_ms bigint: What the segment expires by: its highest timestamp, or the file's modification time
+--   expires_ms bigint: The last millisecond in which time keeps it; null with no limit of time
 --   limit_ms bigint: retention.ms that was taken
 --   limit_bytes bigint: retention.bytes that was taken
---   cleanup_policy string: cleanup.policy of the topic; null where it is not known, compact of `__consumer_offsets` and `__transaction_state`. Without delete in it, only what lies before the log's start goes, unless a limit is given
+--   cleanup_policy string: cleanup.policy of the topic; null where it is not known. Without delete in it, only what lies before the log's start goes
 --   can_go boolean: The broker deletes it at the given time
---   freed_by string: Which limit deletes it: log start: the folder began after it when a later segment was first decoded; size; time; null if it stays
---   held_by string: null if it can go; its own timestamp; an earlier segment: the segment has expired, one before it has not; size: no limit of time, and the log is not over that of size; empty last segment; no limit; cleanup.policy: it has no delete
+--   freed_by string: Which limit deletes it: log start, size, time; null if it stays
+--   held_by string: null if it can go; its own timestamp; an earlier segment; size; empty last segment; no limit; cleanup.policy
 --   unread_records bigint: As in `log_settings`: a limit of the topic's own may be another
 WITH known AS (
   -- brokers create internal topics with these settings

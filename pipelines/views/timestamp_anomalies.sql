@@ -9,12 +9,12 @@
 -- Columns: those of a segment, then
 --   timestampType int: 0 create time, 1 log append time, -1 none
 --   anomaly string: none: no timestamp; seconds, microseconds, nanoseconds: a timestamp in that unit by mistake (`timestamp_units`); future; out_of_order, by ordinary timestamps alone
---   records bigint: Records that have it, 0 where empty batches alone do; for out_of_order the records of the batches in which one has it
+--   records bigint: Records that have it; for out_of_order the records of the batches in which one has it
 --   first_offset bigint: The first of them; of an empty batch its base offset
 --   lowest_ms bigint: Lowest of their timestamps, as stored
 --   highest_ms bigint: Highest of their timestamps, as stored
 --   off_by_ms bigint: How far the worst one is off: below the highest before, or after the file's modification time; null for none
---   blocked_bytes bigint: Bytes of the segment and of those after it, which time-based retention keeps because of it; null where it blocks nothing
+--   blocked_bytes bigint: Bytes that time-based retention keeps because of it; null for none
 WITH listed AS (
   SELECT s.topic, s.partition, s.segment, t.modified_ms,
     CAST(sum(CAST(s.length AS DECIMAL(38, 0))) OVER (PARTITION BY s.topic, s.partition, s.partition_dir

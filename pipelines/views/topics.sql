@@ -4,7 +4,7 @@
 --   partitions bigint: Partitions
 --   folders bigint: Partition folders: more than partitions where there are replicas
 --   segments, bytes, batches, records, committed_records, control_records: as in logs
---   uncommitted_records bigint: Data records of aborted and open transactions. committed_records and messages leave out these, the records after the first open transaction of a log, and those below its log start
+--   uncommitted_records bigint: Data records of aborted and open transactions
 --   first_timestamp, last_timestamp, damaged_ranges, damaged_bytes, tail_bytes, segments_in_part: as in logs
 SELECT topic, count(DISTINCT partition) AS partitions, count(*) AS folders, sum(segments) AS segments, sum(bytes) AS bytes,
   sum(batches) AS batches, sum(records) AS records, sum(committed_records) AS committed_records,

@@ -4,10 +4,10 @@
 --   config string: Its configuration as JSON. It may hold passwords
 --   target_state string: STARTED, PAUSED or STOPPED
 --   tasks int: Tasks of its last commit; null before the first one
---   lost_tasks int: Those whose configuration is not there (`connect_tasks`): the worker starts none of the tasks then, until the connector is configured anew
---   commit_is_first boolean: The commit lies before every configuration of the connector that is left: compaction has removed the one that the tasks were made of
---   has_new_config boolean: The last configuration is later than the commit: its tasks were not made yet, or are the same ones
---   fenced_tasks int: Exactly-once sources: how many tasks were running when the last generation was fenced; null without one
+--   lost_tasks int: Those whose configuration is not there: the worker then starts none of the tasks
+--   commit_is_first boolean: Compaction has removed the configuration that the tasks were made of
+--   has_new_config boolean: The last configuration is later than the commit
+--   fenced_tasks int: Exactly-once sources: tasks of the last fenced generation; null without one
 --   config_timestamp timestamp: When its configuration was written
 --   config_topic string: Topic of the configurations
 --   record_offset bigint: Offset of its configuration there

@@ -3,7 +3,7 @@
 --   connector string: Connector
 --   task int: Number of the task
 --   config string: Its configuration as JSON; null where is_lost. It may hold passwords
---   is_lost boolean: Its record is not where the commit says: compaction has removed it, or a later one that was never committed has replaced it. The worker takes none of the connector's tasks then
+--   is_lost boolean: Its record is gone: the worker then takes none of the connector's tasks
 --   config_timestamp timestamp: When its configuration was written
 --   config_topic string: Topic of the configurations
 --   record_offset bigint: Offset of its configuration there

@@ -8,7 +8,7 @@
 --   is_tombstone boolean: The record deletes the key
 --   is_known_key boolean: A committed record of the log has the same key
 --   offset_before bigint: Offset of the last committed record of the key before the damage; null without one
---   offset_after bigint: Offset of the first committed record of the key after the damage: the latest version is not lost; null without one
+--   offset_after bigint: Offset of the first committed record of the key after the damage; null without one
 WITH read AS (
   SELECT topic, partition, partition_dir, segment, file_base_offset, position, explode(kafka_unproven_records(content)) AS record
   FROM published_quarantine

@@ -12,7 +12,7 @@
 --   log_start_offset bigint: Where the log begins for consumers (`log_starts`); null where the lake has no log of it
 --   last_stable_offset bigint: Where READ_COMMITTED consumers stop: the first offset of the first open transaction, else end_offset
 --   end_offset bigint: Where the log ends (`log_ends`)
---   lag bigint: Offsets from where the group goes on to end_offset: from committed_offset, or from log_start_offset if that is higher; at least 0
+--   lag bigint: Offsets from committed_offset, or log_start_offset if that is higher, to end_offset; at least 0
 --   readable bigint: Of these, records that a READ_COMMITTED consumer gets
 --   held bigint: Offsets from last_stable_offset on, which an open transaction holds back
 --   markers bigint: Control records before last_stable_offset: no consumer gets them

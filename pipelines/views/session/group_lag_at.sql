@@ -10,7 +10,7 @@
 --   committed_offset bigint: The last offset that the group had committed by then; null where no commit of it can be read
 --   commit_timestamp timestamp: When it was committed
 --   end_offset bigint: Offset after the last record of the cluster's logs with a timestamp up to then; null without one
---   lag bigint: Offsets that it had still to read: from committed_offset, or the log start if that is higher, to end_offset; at least 0; null without an end_offset
+--   lag bigint: Offsets from committed_offset, or the log start if that is higher, to end_offset; null without one
 --   log_start_offset bigint: Where the log begins for consumers as of the last run (`log_starts`), of several copies the highest; null where the lake has no log of it
 --   cluster string: The cluster of the group and of the logs (`log_clusters`): topic id of `__consumer_offsets`, else the log directory of its copy
 --   unread_commits bigint: Later commits of the group to this partition that can't be read: it may have been further

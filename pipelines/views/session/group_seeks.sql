@@ -13,7 +13,7 @@
 --   records_lost decimal(20,0): Upper bound of the records that the group does not get; null where last_lost is
 --   is_certain boolean: Records were there (lost_offsets); for past_the_end whether a wrong base offset in the log explains it
 --   seek_to bigint: Where the group goes on; null where nothing sound follows
---   reset_command string: The command that moves the stopped group there; null without seek_to, and where the group has not read up to first_lost: it would skip sound records; null too for a name with control characters
+--   reset_command string: The command that moves the stopped group there; null where it would skip sound records
 --   cluster string: The cluster of the group and of the log (log_clusters)
 --   unread_commits bigint: Later commits of the group to this partition that can't be read: it may be further
 WITH held AS (

@@ -13,7 +13,7 @@
 --   marker_offset bigint: Offset of the marker that ended the transaction; null without one
 --   transactional_id string: Transactional id of the producer, where `__transaction_state` has it (producer_states)
 --   is_visible boolean: A READ_COMMITTED consumer gets it
---   superseded_by bigint: Offset of the next visible record of the key in the log: the log cleaner keeps that one; null for the latest, and for what is not visible
+--   superseded_by bigint: Offset of the next visible record of the key; null for the latest, and for what is not visible
 --   segment, batch_position: as in published_records
 WITH found AS (
   SELECT r.topic, r.partition, r.partition_dir, r.offset, r.timestamp, r.value, r.producer_id, r.producer_epoch, r.sequence,

@@ -5,9 +5,9 @@
 --   topic string: Topic; null where the lake has no log of it
 --   topic_id string: Topic id
 --   partition int: Partition of that topic
---   start_offset bigint: First offset that is not yet delivered for good; null where no snapshot can be read, and until the first delivery
+--   start_offset bigint: First offset that is not yet delivered for good; null until the first delivery
 --   end_offset bigint: Where the log ends (`log_ends`), of several copies the highest; null where the lake has no log of it
---   lag bigint: Records that are still to be delivered, as Kafka's tools count them: end_offset less start_offset less delivery_complete_count; at least 0; null where one is not known
+--   lag bigint: end_offset less start_offset less delivery_complete_count, as Kafka's tools count; null where one is not known
 --   available bigint: Offsets from start_offset on that were delivered and given back: they will be delivered again
 --   acknowledged bigint: Offsets from start_offset on that were acknowledged
 --   archiving bigint: Offsets that are on their way to archived
@@ -17,7 +17,7 @@
 --   batches string: The merged state batches as JSON: offsets, delivery state and count
 --   updated timestamp: Time of the last record
 --   cluster string: The cluster of the group and of the log (`log_clusters`)
---   unread_records bigint: Of the records since the snapshot, those that can't be read: the state may be another. One row without a group has those of which the group is not known
+--   unread_records bigint: Records since the snapshot that can't be read; of unknown groups in a row without a group
 WITH current_states AS (
   SELECT * FROM share_group_states WHERE is_current AND `group` IS NOT NULL
 ), parts AS (

@@ -3,8 +3,8 @@
 -- changelog until the log cleaner or retention removes them
 -- Parameters:
 --   wanted_topic string: The changelog's topic
---   at string DEFAULT '': An offset, of each partition the last one that counts; or a time (2026-11-24T10:00:00Z), up to which records count by their timestamps; empty for all
---   is_versioned boolean DEFAULT false: The store is a versioned one, which the log does not say: each record is a version of its key
+--   at string DEFAULT '': The last offset, or the last time (2026-11-24T10:00:00Z), that counts; empty for all
+--   is_versioned boolean DEFAULT false: The store is a versioned one, which the log does not say
 --   window_ms bigint DEFAULT 0: Size of the windows, which the log does not say; 0 if it is not known
 -- Columns:
 --   partition int: Partition: the number of the task

@@ -9,7 +9,7 @@
 --   client_id string: Its client id
 --   client_host string: Its address
 --   endpoint string: Where it answers interactive queries (application.server); null where it does not
---   metadata_version int: Version of what the member told the leader: 9 for Kafka 2.8, 11 from 3.1 on, or with upgrade.from the older one; null for streams
+--   metadata_version int: Version of what the member told the leader; null for streams
 --   task string: Subtopology and partition, such as 1_0; null for a member without tasks
 --   role string: active, standby or warmup; null for a member without tasks
 --   partitions string: What the task reads, separated by commas; null but for active tasks of the classic protocol

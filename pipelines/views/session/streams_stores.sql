@@ -1,9 +1,9 @@
 -- The stores of Kafka Streams, by their changelogs: topics whose names end in -changelog
 -- Columns:
---   application string: Application id: a group with that name, where the lake has it; of several the longest; null where it is not known
+--   application string: Application id; null where it is not known
 --   store string: Name of the store; null without an application
 --   topic string: Topic of the changelog
---   kind string: What it is taken for (docs/applications.md): plain where key and value are numbers, null for texts and for what is not certain
+--   kind string: What it is taken for (docs/applications.md); null where that is not certain
 --   certainty string: declared or recognised; null without a kind
 --   partitions bigint: Partitions: as many tasks
 --   records bigint: Records of the changelog that count

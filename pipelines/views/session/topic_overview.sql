@@ -15,7 +15,7 @@
 --   first_timestamp, last_timestamp: as in topics
 --   last_write timestamp: Latest modification of its segment files; of files that were copied without their times, when
 --   bytes bigint: Bytes of its segments
---   bytes_by_day map<string,bigint>: Day in UTC, such as 2026-11-24, of a batch's max timestamp -> bytes of the day's batches; batches without a timestamp are left out
+--   bytes_by_day map<string,bigint>: Day in UTC, such as 2026-11-24 -> bytes of the batches with that max timestamp
 --   keys bigint: Different keys; every record of the lake is read for them
 --   null_keys bigint: Data records without a key
 --   key_formats array<string>: What the keys of the last 100 offsets of each log are, as in payload_profile; null without keys

@@ -17,10 +17,10 @@
 --   sync_upstream_offset bigint: Source offset of the offset sync that the translation comes from; null where the lake has no syncs
 --   sync_downstream_offset bigint: The same record in the target cluster
 --   sync_timestamp timestamp: When the sync was written
---   sync_age_ms bigint: From the sync, or the checkpoint where the lake has no syncs, to the newest record of the partition in the lake, at least 0; null where it has none
+--   sync_age_ms bigint: From the sync, or the checkpoint, to the newest record of the partition; null where it has none
 --   read_twice bigint: Records at most that the group gets again: it had read up to upstream_offset; null without a sync
---   committed_offset bigint: The group's last commit of the topic in the target cluster: a consumer that does not seek begins there; null without one
---   skipped bigint: Records at most that a consumer that begins at committed_offset never gets: it is higher than translated_offset; null without a commit
+--   committed_offset bigint: The group's last commit in the target cluster; null without one
+--   skipped bigint: Records at most that a consumer that begins at committed_offset never gets; null without a commit
 --   end_offset bigint: Where the partition ends in the target cluster; null where the lake does not have it
 --   note string: What is missing for an answer or limits it; null where nothing does
 WITH commits AS (

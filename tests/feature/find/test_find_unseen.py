@@ -159,7 +159,7 @@ def test_more_witnesses_do_not_hide_a_match(tmp_path: Path, capfd: pytest.Captur
             "offsets 3 to 5 could not be searched: the last batch is incomplete",
         ),
         (batch(3)[:40], "--key none", 5, "offsets 3 to the end could not be searched: the last batch is"),
-        (batch(3)[:-3], "--value-contains v4", 5, "; its bytes hold what is looked for, at byte 174 of 000"),
+        (batch(3)[:-3], "--value-contains v4", 5, "; the searched bytes are there, at byte 174 of 000"),
         (
             bytes(512),
             "--key none",
