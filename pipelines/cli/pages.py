@@ -48,13 +48,14 @@ def cell_text(value: object) -> str:
     """Returns a value as text; bytes that are no UTF-8, or have control characters, as 0x and hex digits."""
     if isinstance(value, bytes):
         try:
-            found = value.decode()
+            decoded = value.decode()
         except UnicodeDecodeError:
             return "0x" + value.hex()
-        return "0x" + value.hex() if any(c < " " and c not in "\t\r\n" for c in found) else found
+        return "0x" + value.hex() if any(c < " " and c not in "\t\r\n" for c in decoded) else decoded
     if isinstance(value, list):
         return ", ".join(
-            f"{one['key']}={cell_text(one['value'])}" if isinstance(one, dict) else str(one) for one in value
+            f"{item['key']}={cell_text(item['value'])}" if isinstance(item, dict) else str(item)
+            for item in value
         )
     if isinstance(value, bool):
         return str(value).lower()
@@ -63,7 +64,7 @@ def cell_text(value: object) -> str:
 
 def html_list(texts: Iterable[str]) -> list[str]:
     """Returns a list of HTML."""
-    return ["<ul>", *(f"<li>{html_text(one)}</li>" for one in texts), "</ul>"]
+    return ["<ul>", *(f"<li>{html_text(text)}</li>" for text in texts), "</ul>"]
 
 
 def html_table(rows: Sequence[Row], columns: Columns) -> list[str]:
@@ -76,8 +77,8 @@ def html_table(rows: Sequence[Row], columns: Columns) -> list[str]:
 
 
 def _data(value: object) -> str:
-    found = cell_text(value)
-    found = f"{found[:_MOST_TEXT]}…" if len(found) > _MOST_TEXT else found
-    is_short = max(map(len, found.split()), default=0) <= _SHORT_WORD
+    text = cell_text(value)
+    text = f"{text[:_MOST_TEXT]}…" if len(text) > _MOST_TEXT else text
+    is_short = max(map(len, text.split()), default=0) <= _SHORT_WORD
     kind = " class=n" if isinstance(value, int) else " class=s" if is_short else ""
-    return f"<td{kind}>{html_text(found)}</td>"
+    return f"<td{kind}>{html_text(text)}</td>"

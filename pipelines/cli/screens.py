@@ -55,6 +55,6 @@ def _option(command: Command, name: str) -> str:
     if argument is not None:
         taken = "|".join(argument.choices) or argument.metavar
         return f"{argument.options[0]} {taken}" if taken else argument.options[0]
-    field = {own: FIELDS[own] for own in command.settings}[name]
+    field = {setting: FIELDS[setting] for setting in command.settings}[name]
     shown = option(ALIASES.get(name, (name,))[0])
     return shown if field.metadata["parse"] is flag else f"{shown} {metavar_of(field)}"

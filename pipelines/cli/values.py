@@ -320,9 +320,9 @@ def one_of(*choices: str) -> Callable[[object], str]:
 
 def security_kinds(value: object) -> frozenset[str]:
     """Returns what ``--security`` names, separated by commas."""
-    found = frozenset(one.strip() for one in str(value).split(","))
-    if found <= {"acls", "quotas", "scram"}:
-        return found
+    kinds = frozenset(kind.strip() for kind in str(value).split(","))
+    if kinds <= {"acls", "quotas", "scram"}:
+        return kinds
     raise ValueError(f"must be acls, quotas or scram, several separated by commas, not {value!r}")
 
 
@@ -339,6 +339,6 @@ def host_and_port(value: object) -> str:
     """Returns the checked text of ``--bootstrap-server``."""
     text = str(value)
     places = text.split(",")
-    if not all(re.fullmatch(r"\s*(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):[0-9]{1,5}\s*", one) for one in places):
+    if not all(re.fullmatch(r"\s*(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):[0-9]{1,5}\s*", place) for place in places):
         raise ValueError(f"must be HOST:PORT, several separated by commas, not {text!r}")
     return text

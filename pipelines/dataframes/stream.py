@@ -219,8 +219,8 @@ def bytes_behind(folder: Sequence[Segment], place: StreamPosition | None) -> int
     if place is None:
         return sum(segment.length for segment in folder)
     later = sum(segment.length for segment in folder if segment.file_base_offset > place.segment)
-    own = _own(folder, place)
-    return later + (max(0, own.length - place.position) if own is not None else 0)
+    reached = _own(folder, place)
+    return later + (max(0, reached.length - place.position) if reached is not None else 0)
 
 
 def _begin(folder: Sequence[Segment], before: StreamPosition | None, failfast: bool) -> StreamPosition:

@@ -133,7 +133,7 @@ class StageLoop:
         without_row = left | {name for name, verdict in verdicts.items() if verdict.row is None}
         failed_groups = {s.group_id for name in without_row for s in by_segment[name]}
         again = []
-        for verdict in (one for name, one in verdicts.items() if name not in left):
+        for verdict in (verdict_ for name, verdict_ in verdicts.items() if name not in left):
             if verdict.problem:
                 decoded.leave(verdict.segment, verdict.problem, verdict.detail)
             elif failed_groups.intersection(s.group_id for s in by_segment[verdict.segment.segment]):

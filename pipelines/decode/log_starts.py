@@ -33,15 +33,15 @@ def store_log_starts(lake: LakeWriter, listing: Listing, options: StageOptions) 
     for log in logs.filter(logs.column("wanted_any")).to_pylist():
         folder, first_file = log["partition_dir"], log["file_base_offset_min"]
         known = stored.get(folder, _NOTHING)
-        own = {**known, **_start_columns(starts.get(folder), first_file, known)}
+        found_now = {**known, **_start_columns(starts.get(folder), first_file, known)}
         cuts = [
             checkpoint["log_start_offset"]
-            for checkpoint in (own, known)
+            for checkpoint in (found_now, known)
             if checkpoint["log_start_offset"] is not None
         ]
-        if own != known and max(cuts) > first_file:
+        if found_now != known and max(cuts) > first_file:
             place = {"topic": log["topic_min"], "partition": log["partition_min"], "partition_dir": folder}
-            rows.append({**place, **own, "read_at": options.began_us, "run_id": options.run_id})
+            rows.append({**place, **found_now, "read_at": options.began_us, "run_id": options.run_id})
     if rows:
         lake.add_rows(CHECKPOINTS, rows_to_arrow(CHECKPOINTS, rows))
 

@@ -136,15 +136,15 @@ def _store_what_files_say(
 
 def _cleaned(noted: Noted, rows: pa.Table) -> set[str]:
     """Returns the folders of logs of which a checkpoint says that the log cleaner ran over their files."""
-    until = {f: one.witnesses.cleaned_before for f, one in noted.items() if one.witnesses.cleaned_before}
+    until = {f: log.witnesses.cleaned_before for f, log in noted.items() if log.witnesses.cleaned_before}
     if not until:
         return set()
     wanted = pc.is_in(rows.column("partition_dir"), pa.array([*until], pa.string()))
     logs = rows.filter(wanted).group_by(["partition_dir", "topic"]).aggregate([("file_base_offset", "min")])
     return {
-        one["partition_dir"]
-        for one in logs.to_pylist()
-        if is_known_compacted(one["topic"], one["file_base_offset_min"], until[one["partition_dir"]])
+        row["partition_dir"]
+        for row in logs.to_pylist()
+        if is_known_compacted(row["topic"], row["file_base_offset_min"], until[row["partition_dir"]])
     }
 
 

@@ -30,9 +30,9 @@ def topic_query(records: Mapping[str, int], typed: Sequence[Mapping[str, Any]]) 
 
     records: of this run, by topic. typed: see ``typed_line``. Without a topic: records of any.
     """
-    own = {topic: count for topic, count in records.items() if topic not in {*TOPICS, *REGISTRY_TOPICS}}
+    counts = {topic: count for topic, count in records.items() if topic not in {*TOPICS, *REGISTRY_TOPICS}}
     tables = {row["topic"]: row for row in typed if row["rows"] > row["errors"]}
-    largest = max(own, key=lambda topic: (topic in tables, own[topic], topic), default=None)
+    largest = max(counts, key=lambda topic: (topic in tables, counts[topic], topic), default=None)
     if largest is None:
         return "SELECT topic, timestamp, key_text, value_text FROM messages LIMIT 10"
     if largest in tables:

@@ -264,8 +264,8 @@ class Summary:
         ]
         columns = ("topic", "partitions", "segments", *counts, "bytes", *last)
         damage = [
-            (printable(segment), f"{ranges:,}", found)
-            for found, by_segment in (("this run", self.damaged_segments), ("before", self.known_damage))
+            (printable(segment), f"{ranges:,}", when)
+            for when, by_segment in (("this run", self.damaged_segments), ("before", self.known_damage))
             for segment, ranges in sorted(by_segment.items())
         ]
         missing = [
@@ -299,7 +299,7 @@ class Summary:
         checked = segments_text(self.segments, self.bytes)
         if self.unchanged:
             checked = f"{checked} and {known}" if self.segments else known
-        found = f"{counted_noun(self.damaged, 'damaged range')} ({counted_noun(self.damaged_bytes, 'byte')})"
+        damage = f"{counted_noun(self.damaged, 'damaged range')} ({counted_noun(self.damaged_bytes, 'byte')})"
         segments = counted_noun(len(self.regressing), "segment")
         left_out = self.in_part + self.undecoded
         unreadable = sum(self.skipped.get(reason, 0) for reason in (UNREADABLE, UNREADABLE_FOLDER))
@@ -309,7 +309,7 @@ class Summary:
             self.bytes,
             None if self.unchanged and self.tails.bytes else self.damaged_bytes + self.tails.bytes,
             [
-                found if self.damaged else "",
+                damage if self.damaged else "",
                 f"{counted_noun(before, 'damaged range')} found by earlier runs" if before else "",
                 f"offsets go backwards in {segments}" if self.regressing else "",
                 *self.tails.faults,

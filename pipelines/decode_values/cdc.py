@@ -121,9 +121,9 @@ def _envelopes(database: duckdb.DuckDBPyConnection) -> dict[str, _Envelope]:
     """Returns the types of a topic that are envelopes, by name: "" of a topic with one type."""
     if _type(database, "value") == "VARCHAR":  # Kafka Connect's schema part is gone in typed tables
         return {"": _Envelope.of_json("CASE WHEN json_valid(value) THEN value::JSON END")}
-    own = _envelope(database, "value")
-    if own is not None:
-        return {"": own}
+    envelope = _envelope(database, "value")
+    if envelope is not None:
+        return {"": envelope}
     envelopes = {name: _envelope(database, f"value.{quoted(name)}") for name in _fields(database, "value")}
     return {name: envelope for name, envelope in envelopes.items() if envelope is not None}
 

@@ -100,8 +100,8 @@ def commit_once(attempt: Callable[[], object], is_there: Callable[[], bool]) -> 
 
 def append_rows(path: str, rows: pa.Table) -> None:
     """Appends rows to a table in one commit, once (``commit_once``)."""
-    own, version = uuid.uuid4().hex, 0
-    once = CommitProperties(custom_metadata={"append": own}, max_commit_retries=0)
+    append_id, version = uuid.uuid4().hex, 0
+    once = CommitProperties(custom_metadata={"append": append_id}, max_commit_retries=0)
 
     def write(delta: DeltaTable) -> None:
         write_deltalake(delta, rows, mode="append", schema_mode="merge", commit_properties=once)
@@ -116,7 +116,7 @@ def append_rows(path: str, rows: pa.Table) -> None:
         system, folder = open_store(path)
         # Without an entry no other commit came first, and what the table refuses is reported
         with suppress(FileNotFoundError), system.open_input_stream(log_entry(folder, version)) as log:
-            return own.encode() in log.read()
+            return append_id.encode() in log.read()
         return False
 
     commit_once(attempt, is_there)

@@ -31,10 +31,10 @@ def check_executors(spark: SparkSession) -> None:
     if problem:
         raise UserError(problem)
     for name in LIBRARIES:
-        own = metadata.version(name)
-        others = sorted({e.versions.get(name, own) for e in executors} - {own})
+        driver_version = metadata.version(name)
+        others = sorted({e.versions.get(name, driver_version) for e in executors} - {driver_version})
         if others:
-            log.warning("%s is %s on executors and %s in the driver", name, ", ".join(others), own)
+            log.warning("%s is %s on executors and %s in the driver", name, ", ".join(others), driver_version)
 
 
 def describe(executors: Sequence[Executor]) -> Iterator[str]:
@@ -56,14 +56,14 @@ def _code(executor: Executor) -> str:
     return f"{PROJECT} {executor.versions.get(PROJECT, 'not installed')} (code {executor.code}) from {shown}"
 
 
-def find_problem(executors: Sequence[Executor], own: str) -> str:
+def find_problem(executors: Sequence[Executor], driver_code: str) -> str:
     """Says in one line why executors can't decode; "" if they can. own: the digest of the driver's code."""
     for executor in executors:
         if executor.broken:
             lacking = ", ".join(f"{name} ({why})" for name, why in executor.broken.items())
             return f"the Python of the executor on {executor.host} can't import {lacking}; {ADVICE}"
     for executor in executors:
-        if executor.code != own:
-            codes = f"code {executor.code} on {executor.host}, {own} in the driver"
+        if executor.code != driver_code:
+            codes = f"code {executor.code} on {executor.host}, {driver_code} in the driver"
             return f"executors have another release of {PROJECT} than the driver: {codes}; {ADVICE}"
     return ""

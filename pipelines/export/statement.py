@@ -42,8 +42,8 @@ def of_typed(topic: str, table: TypedTable, is_flat: bool, has_errors: bool) -> 
     in ``key_bytes`` or ``value_bytes``. is_flat: each field of a record type is a column, ``value.city``.
     has_errors: whether the lake has the table ``value_errors``, which comes with its first row.
     """
-    own = [field for field in table.schema if field.name not in (*_OF_RECORD, *_OF_SCHEMA)]
-    fields = list(_flat(own)) if is_flat else [((field.name,), field.type) for field in own]
+    values = [field for field in table.schema if field.name not in (*_OF_RECORD, *_OF_SCHEMA)]
+    fields = list(_flat(values)) if is_flat else [((field.name,), field.type) for field in values]
     first, last = ("partition", "offset", "timestamp"), ("headers", "is_tombstone")
     errors = [
         (f"of_{side}.{column}", f"{side}_{name}")

@@ -194,10 +194,10 @@ def _records(
         if (wrong := wrong_count(batch.count, len(data))) is not None:
             mark(inspection.fields, wrong, position, FILE)
         return read_records(data, base, place, batch, shown)
-    own, message = read_message_body(raw, position, is_wrapper=bool(e["codec"]))
-    if e["codec"] == f.CODEC_NONE or not own.count:
-        return own
-    inspection.fields += [field for field in own.fields if field.name != "value"]  # which is the payload
+    body, message = read_message_body(raw, position, is_wrapper=bool(e["codec"]))
+    if e["codec"] == f.CODEC_NONE or not body.count:
+        return body
+    inspection.fields += [field for field in body.fields if field.name != "value"]  # which is the payload
     value = message.field("value")
     if _expanded(inspection, e, value.at, value.value, limit) is None:
         return RecordFields()

@@ -65,8 +65,8 @@ def _next_of(data: bytes, at: int, delta: int) -> int:
     fields = read_record(data, at, len(data)).fields
     if len(fields) <= plain.OFFSET_DELTA or fields[plain.ATTRIBUTES].value:
         return -1
-    length, own = fields[plain.LENGTH], fields[plain.OFFSET_DELTA].value
-    fits = length.value >= f.MIN_RECORD_SIZE - 1 and own == delta + 1
+    length, offset_delta = fields[plain.LENGTH], fields[plain.OFFSET_DELTA].value
+    fits = length.value >= f.MIN_RECORD_SIZE - 1 and offset_delta == delta + 1
     return length.at + length.size + length.value if fits else -1
 
 

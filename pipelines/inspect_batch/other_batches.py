@@ -203,8 +203,8 @@ def _is_size_plausible(damage: DamagedBatch, size: int, present: int) -> bool:
     if e["codec"] != f.CODEC_NONE or present <= f.V2_HEADER_SIZE:
         if present < damage.room:  # and not the end of a write
             return False
-        own = (size - f.V2_HEADER_SIZE) / count
-        return bool(near) and min(near) / _ALIKE <= own <= _ALIKE * max(near)
+        mean_size = (size - f.V2_HEADER_SIZE) / count
+        return bool(near) and min(near) / _ALIKE <= mean_size <= _ALIKE * max(near)
     broken = break_of_records(data, count, int(e["last_offset_delta"]))
     if broken is None:
         return False
@@ -214,8 +214,8 @@ def _is_size_plausible(damage: DamagedBatch, size: int, present: int) -> bool:
     lost = broken.lost if broken.resumes >= 0 else count - _records_before(data, broken.at)
     if lost < count:
         near.append((broken.at - f.V2_HEADER_SIZE + present - resumes) / (count - lost))
-    own = (resumes - broken.at + size - present) / max(1, lost)
-    return bool(near) and min(near) / _ALIKE <= own <= _ALIKE * max(near)
+    mean_size = (resumes - broken.at + size - present) / max(1, lost)
+    return bool(near) and min(near) / _ALIKE <= mean_size <= _ALIKE * max(near)
 
 
 def _records_before(data: bytes, end: int) -> int:

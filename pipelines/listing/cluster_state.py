@@ -264,7 +264,7 @@ def _quota(state: ClusterState, fields: Fields) -> None:
         for entity in fields["entity"]
     ]
     entity = ",".join(sorted(parts))
-    state.entities[entity] = tuple((one["entityType"], one.get("entityName")) for one in fields["entity"])
+    state.entities[entity] = tuple((part["entityType"], part.get("entityName")) for part in fields["entity"])
     values = state.quotas.setdefault(entity, {})
     if fields.get("remove"):
         values.pop(fields["key"], None)

@@ -202,9 +202,9 @@ class ListingRows:
         log_start = min((offset for offset, _ in segments), default=0)
         last = max((offset for offset, file in segments if file.length), default=-1)
         for offset, file in segments:
-            own = f"{uri}/{file.name}", holders.get(file.name), offset, file.length, file.modified
+            of_file = f"{uri}/{file.name}", holders.get(file.name), offset, file.length, file.modified
             more = last > offset, log_start, topic_id, None, file.wanted
-            self._pending.append((*place, log_dir, *own, *more))
+            self._pending.append((*place, log_dir, *of_file, *more))
             if len(self._pending) == _ROWS:
                 self._flush()
 
@@ -278,8 +278,8 @@ def _add_folder(
     rows.add(place, folder.uri, folder.topic_id, segments, done.swaps)
     deleted, others = deleted_files(folder, include_deleted)
     for offset, file in deleted:
-        own = f"{folder.uri}/{file.name}"
-        rows.add(place, folder.uri, folder.topic_id, [(offset, file)], {}, partition_dir=own)
+        file_uri = f"{folder.uri}/{file.name}"
+        rows.add(place, folder.uri, folder.topic_id, [(offset, file)], {}, partition_dir=file_uri)
     listing.skipped.update(+Counter({TO_DELETE: len(others)}))
     listing.passed_over += passed_files(folder, place, others)
 

@@ -48,8 +48,8 @@ def decoded_records(batches: Iterable[pa.RecordBatch]) -> Iterator[MetadataRecor
     """Yields the records of a metadata log. batches: decoded records with the columns COLUMNS."""
     for batch in batches:
         rows = batch.to_pydict()
-        own = [METADATA_TOPIC if kind is None else None for kind in rows["control_type"]]
-        topics = pa.array(own, pa.string())
+        topic_names = [METADATA_TOPIC if kind is None else None for kind in rows["control_type"]]
+        topics = pa.array(topic_names, pa.string())
         records = internal_records(topics, batch.column("key"), batch.column("value")).to_pylist()
         for i, record in enumerate(records):
             named = (None, None) if record is None else _named(record)

@@ -59,8 +59,8 @@ def check_loading(listing: Listing, loaders: Sequence[str] = LOADERS) -> Check:
             check.warnings.append(text)
             continue
         damages: list[object] = []
-        found = _stops_in(place, [path for _, path, _ in sorted(files)], loaders, damages)
-        check.unloadable += (Unloadable(*place, stop) for stop in found)
+        stops_ = _stops_in(place, [path for _, path, _ in sorted(files)], loaders, damages)
+        check.unloadable += (Unloadable(*place, stop) for stop in stops_)
         check.logs += 1
         if damages:
             text = f"{place[0]}-{place[1]} was replayed without what is damaged: a broker may stop there"

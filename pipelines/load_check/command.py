@@ -75,7 +75,7 @@ def run(settings: Settings, path: Sequence[str] = (), **options: str) -> None:
 def _json(check: Check) -> dict[str, object]:
     return {
         "logs": check.logs,
-        "unloadable": [one.to_json() for one in check.unloadable],
+        "unloadable": [entry.to_json() for entry in check.unloadable],
         "warnings": check.warnings,
         "verdict": _verdict(check),
     }
@@ -85,8 +85,8 @@ def _verdict(check: Check) -> str:
     if not check.logs:
         why = "see the warnings" if check.warnings else "the sources have none"
         return f"no internal topic was replayed: {why}"
-    stopped = {one[:3] for one in check.unloadable if not one.stop.after_cleaning}
-    later = {one[:3] for one in check.unloadable} - stopped
+    stopped = {entry[:3] for entry in check.unloadable if not entry.stop.after_cleaning}
+    later = {entry[:3] for entry in check.unloadable} - stopped
     checked = counted_noun(check.logs, "internal log")
     if not stopped and not later:
         return f"{checked} replayed: all load"

@@ -56,21 +56,21 @@ class Unloadable(NamedTuple):
         return place | self.stop._asdict()
 
 
-def table(found: Iterable[Unloadable]) -> Section:
+def table(entries: Iterable[Unloadable]) -> Section:
     """Returns what does not load as a table."""
     return Section(
         "will not load",
         ("log", "offset", "when", "releases", "why", "remedy"),
         [
             (
-                f"{printable(one.topic)}-{one.partition}",
-                f"{one.stop.offset:,}",
-                "after compaction" if one.stop.after_cleaning else "now",
-                one.stop.releases + (f" ({one.stop.issue})" if one.stop.issue else ""),
-                printable(one.stop.why),
-                printable(one.stop.remedy),
+                f"{printable(entry.topic)}-{entry.partition}",
+                f"{entry.stop.offset:,}",
+                "after compaction" if entry.stop.after_cleaning else "now",
+                entry.stop.releases + (f" ({entry.stop.issue})" if entry.stop.issue else ""),
+                printable(entry.stop.why),
+                printable(entry.stop.remedy),
             )
-            for one in found
+            for entry in entries
         ],
         (1,),
     )

@@ -54,7 +54,7 @@ def stops(topic: str, records: Sequence[Record], loaders: Sequence[str] = LOADER
     loaders: of LOADERS, in their order.
     """
     read = _decoded(topic, records)
-    found: dict[tuple[int, str], list[str]] = {}
+    loaders_of: dict[tuple[int, str], list[str]] = {}
     known: dict[str, tuple[int, str] | None] = {}
     for loader in loaders:
         behaviour = loader if topic == OFFSETS else definitions_of(loader)
@@ -62,10 +62,10 @@ def stops(topic: str, records: Sequence[Record], loaders: Sequence[str] = LOADER
             known[behaviour] = _stop_of(topic, read, loader)
         stop = known[behaviour]
         if stop is not None:
-            found.setdefault(stop, []).append(loader)
-    for (offset, why), stopped in found.items():
+            loaders_of.setdefault(stop, []).append(loader)
+    for (offset, why), stopped in loaders_of.items():
         yield Stop(offset, why, _text(stopped), _issue(topic, why), _remedy(topic, stopped))
-    if topic == OFFSETS and not any(loaders[-1] in stopped for stopped in found.values()):
+    if topic == OFFSETS and not any(loaders[-1] in stopped for stopped in loaders_of.values()):
         yield from _after_cleaning(read, loaders)
 
 
@@ -77,7 +77,7 @@ def _after_cleaning(read: Sequence[_Read], loaders: Sequence[str]) -> Iterator[S
             then = [*_cleaned(read[:end], drops_tombstones), *read[end:]]
             stop = _stop_of(OFFSETS, then, loaders[-1])
             if stop is not None:
-                stopped = [one for one in loaders if _stop_of(OFFSETS, then, one) is not None]
+                stopped = [loader for loader in loaders if _stop_of(OFFSETS, then, loader) is not None]
                 passes = _stop_of(OFFSETS, _cleaned(read, drops_tombstones=True), loaders[-1]) is None
                 remedy = _PASSES if passes else _REMEDIES[OFFSETS]
                 yield Stop(*stop, _text(stopped), _issue(OFFSETS, stop[1]), remedy, True)
@@ -94,15 +94,15 @@ def _cleaned(read: Sequence[_Read], drops_tombstones: bool) -> list[_Read]:
 def _decoded(topic: str, records: Iterable[Record]) -> list[_Read]:
     """Reads records by the newest definitions. Offset commits are most: alike ones are one object."""
     read, alike = record_reader(topic), dict[object, InternalRecord]()
-    found = []
+    decoded = []
     for record in records:
-        one = read(record.key, record.value)
-        if one.is_read and one.key is not None and one.name in _COMMITS:
-            group, is_there = one.key["group"], one.value is not None
-            one = one._replace(key={"group": group}, value={} if is_there else None, problem=None)
-            one = alike.setdefault((one.name, one.version, group, is_there), one)
-        found.append((record, one))
-    return found
+        message = read(record.key, record.value)
+        if message.is_read and message.key is not None and message.name in _COMMITS:
+            group, is_there = message.key["group"], message.value is not None
+            message = message._replace(key={"group": group}, value={} if is_there else None, problem=None)
+            message = alike.setdefault((message.name, message.version, group, is_there), message)
+        decoded.append((record, message))
+    return decoded
 
 
 def _stop_of(topic: str, read: Iterable[_Read], loader: str) -> tuple[int, str] | None:
@@ -110,11 +110,11 @@ def _stop_of(topic: str, read: Iterable[_Read], loader: str) -> tuple[int, str] 
     release, replay = definitions_of(loader), _REPLAYS[topic](loader)
     known = {m.api_key: m.versions for m in messages(topic.strip("_"), release) if not m.kind.endswith("key")}
     again = record_reader(topic, release)
-    for record, one in read:
-        versions = known.get(one.type) if one.type is not None else None
-        if versions is None or (one.version is not None and one.version not in versions):
-            one = again(record.key, record.value)
-        why = replay.add(one)
+    for record, message in read:
+        versions = known.get(message.type) if message.type is not None else None
+        if versions is None or (message.version is not None and message.version not in versions):
+            message = again(record.key, record.value)
+        why = replay.add(message)
         if why is not None:
             return record.offset, why
     return None
@@ -154,7 +154,7 @@ def stops_of_connect(records: Sequence[Record]) -> Iterator[Stop]:
     """Yields the commits of tasks that a worker does not take, now or once the log was cleaned."""
     now = _ignored(records)
     last = {record.key: record.offset for record in records}
-    then = _ignored([one for one in records if last[one.key] == one.offset])
+    then = _ignored([record for record in records if last[record.key] == record.offset])
     for connector in sorted(now.keys() | then.keys()):
         offset, why = now.get(connector) or then[connector]
         remedy = f"send the configuration of {connector} again, with a change: its tasks are written anew"
@@ -165,6 +165,6 @@ def stops_of_connect(records: Sequence[Record]) -> Iterator[Stop]:
 
 def _ignored(records: Iterable[Record]) -> dict[str, tuple[int, str]]:
     replay = ConnectReplay()
-    for one in records:
-        replay.add(one.offset, one.key, one.value)
+    for record in records:
+        replay.add(record.offset, record.key, record.value)
     return {name: stop for name, stop in replay.ignored.items() if name in replay.connectors}

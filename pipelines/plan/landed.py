@@ -213,13 +213,13 @@ def located(segments: Iterable[Segment], files: pa.Table, folder: str) -> list[S
         return file.get("min.chunk_position") or 0
 
     def of(segment: Segment) -> tuple[str, ...]:
-        own = sorted(of_one[segment.segment], key=first, reverse=True)
-        own += [
+        chunks = sorted(of_one[segment.segment], key=first, reverse=True)
+        chunks += [
             file
             for file in of_several[segment.topic, segment.partition]
             if (file.get("min.segment") or "") <= segment.segment <= (file.get("max.segment") or LAST)
         ]
-        return tuple(f"{folder}/{file['path']}" for file in own)
+        return tuple(f"{folder}/{file['path']}" for file in chunks)
 
     return [replace(segment, landed=of(segment)) for segment in segments]
 

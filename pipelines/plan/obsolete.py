@@ -244,14 +244,14 @@ class Obsolete:
         cut: those that were rewritten and reach no further than before. Such a segment was truncated, or
         cleaned: what came after it and is gone went with it.
         """
-        own, lowest_cut = _Covered(put), _lowest(cut)
+        covered, lowest_cut = _Covered(put), _lowest(cut)
         folders = {row.partition_dir for row in put}
         leaving = [
             segment.row
             for segment in self._gone.values()
-            if segment.row.partition_dir in folders and segment.has_left(own, lowest_cut)
+            if segment.row.partition_dir in folders and segment.has_left(covered, lowest_cut)
         ]
-        return leaving + [row for row in self._leaving.values() if self._is_held(row) or own.holds(row)]
+        return leaving + [row for row in self._leaving.values() if self._is_held(row) or covered.holds(row)]
 
     def rest(self) -> list[LedgerRow]:
         """Returns the ledger rows that go though no run of this job puts others in their place."""

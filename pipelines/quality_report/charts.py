@@ -148,18 +148,18 @@ def growth(report: QualityReport) -> Chart | None:
     sizes: Counter[str] = Counter()
     for part in report.growth:
         sizes[part.topic] += part.bytes
-    own = [topic for topic, _ in sizes.most_common(_SERIES)]
-    names = [*own, *(["other topics"] if len(sizes) > len(own) else [])]
+    largest = [topic for topic, _ in sizes.most_common(_SERIES)]
+    names = [*largest, *(["other topics"] if len(sizes) > len(largest) else [])]
     written: Counter[tuple[int, str]] = Counter()
     for part in report.growth:
-        written[part.begin_ms, part.topic if part.topic in own else names[-1]] += part.bytes
+        written[part.begin_ms, part.topic if part.topic in largest else names[-1]] += part.bytes
     unit = report.growth[0].unit
     rows: list[Row] = []
     tops: Counter[int] = Counter()
     for (at, name), size in sorted(written.items(), key=lambda item: names.index(item[0][1])):
         below, tops[at] = tops[at], tops[at] + size
         rows.append({"at": at, "to": at + _MS[unit], "kind": name, "below": below, "value": tops[at]})
-    colours = [f"var(--series-{at})" for at in range(1, len(own) + 1)] + ["var(--none)"]
+    colours = [f"var(--series-{at})" for at in range(1, len(largest) + 1)] + ["var(--none)"]
     scale = {"domain": [printable(name) for name in names], "range": colours[: len(names)]}
     encoding = {
         "x": {"field": "at", "type": "temporal", "title": f"{unit} (UTC)", **_UTC},

@@ -292,15 +292,15 @@ def _unread_internal(records: DeltaTable, segments: DeltaTable) -> list[Unread]:
     sizes: Counter[str] = Counter()
     for row in read_rows(segments, SEGMENTS.arrow_schema(), ["topic", "records"], named).to_pylist():
         sizes[row["topic"]] += row["records"]
-    found = []
+    problems = []
     for topic in sorted(topic for topic, size in sizes.items() if 0 < size <= _MOST_INTERNAL):
         columns = ["topic", "key", "value", "is_control"]
         where = f"topic = {sql_literal(topic)}"
         rows = read_rows(records, RECORDS.arrow_schema(), columns, where)
         for batch in rows.filter(pc.invert(rows.column("is_control"))).to_batches():
             read = internal_records(*(batch.column(name) for name in columns[:3])).to_pylist()
-            found += [(topic, one["error"]) for one in read if one["error"] and one["value"] is None]
-    counts = sorted(Counter(found).items())
+            problems += [(topic, row["error"]) for row in read if row["error"] and row["value"] is None]
+    counts = sorted(Counter(problems).items())
     return [Unread(f"records of {topic}", reason, count) for (topic, reason), count in counts]
 
 

@@ -91,7 +91,7 @@ def markdown(report: QualityReport) -> str:
     if report.payloads:
         lines += ["", "## Keys and values", "", *_payload_lines(report.payloads)]
     if report.unread:
-        rows = ((one.what, one.reason, f"{one.count:,}") for one in report.unread)
+        rows = ((unread.what, unread.reason, f"{unread.count:,}") for unread in report.unread)
         lines += ["", "## What could not be read", "", *_table(("what", "reason", "count"), rows)]
     if len(report.runs) > 1:
         lines += ["", "## Runs", "", *_run_lines(report)]

@@ -39,21 +39,21 @@ def acknowledged_batches(copy: Copy, others: Sequence[Copy], batches: np.ndarray
 
 def _later_ones(sound: np.ndarray, batches: np.ndarray) -> np.ndarray:
     """Counts later batches in the log of the same idempotent producer and epoch: int64[n], else 0."""
-    own = sound[(sound["producer_id"] >= 0) & (sound["base_sequence"] >= 0)]
+    idempotent = sound[(sound["producer_id"] >= 0) & (sound["base_sequence"] >= 0)]
     later = np.zeros(len(batches), dtype=np.int64)
-    if not len(own):
+    if not len(idempotent):
         return later
-    order = np.lexsort((own["base"], own["producer_epoch"], own["producer_id"]))
-    own = own[order]
-    differs = np.ones(len(own), dtype=bool)
+    order = np.lexsort((idempotent["base"], idempotent["producer_epoch"], idempotent["producer_id"]))
+    idempotent = idempotent[order]
+    differs = np.ones(len(idempotent), dtype=bool)
     for name in ("producer_id", "producer_epoch"):
-        differs[1:] &= own[name][1:] == own[name][:-1]
-    group = np.cumsum(~differs | (np.arange(len(own)) == 0))
+        differs[1:] &= idempotent[name][1:] == idempotent[name][:-1]
+    group = np.cumsum(~differs | (np.arange(len(idempotent)) == 0))
     ends = np.searchsorted(group, group, side="right")
-    behind = ends - 1 - np.arange(len(own))
-    by_base = np.argsort(own["base"], kind="stable")
-    at = np.minimum(np.searchsorted(own["base"][by_base], batches["base"]), len(own) - 1)
-    match = own[by_base[at]]
+    behind = ends - 1 - np.arange(len(idempotent))
+    by_base = np.argsort(idempotent["base"], kind="stable")
+    at = np.minimum(np.searchsorted(idempotent["base"][by_base], batches["base"]), len(idempotent) - 1)
+    match = idempotent[by_base[at]]
     is_same = (match["base"] == batches["base"]) & (match["producer_id"] == batches["producer_id"])
     result: np.ndarray = np.where(is_same, behind[by_base[at]], 0)
     return result

@@ -115,14 +115,16 @@ class Witnesses:
     def __init__(self, copies: Sequence[Copy], ids: Mapping[int, np.ndarray]) -> None:
         kept = [copy.entries["is_sound"] for copy in copies]
         entries = [rows_where(copy.entries, is_kept) for copy, is_kept in zip(copies, kept, strict=True)]
-        numbers = np.concatenate([ids[copy.number][one] for copy, one in zip(copies, kept, strict=True)])
-        bases, epochs = (np.concatenate([own[name] for own in entries]) for name in ("base", "epoch"))
+        numbers = np.concatenate(
+            [ids[copy.number][is_kept] for copy, is_kept in zip(copies, kept, strict=True)]
+        )
+        bases, epochs = (np.concatenate([batches[name] for batches in entries]) for name in ("base", "epoch"))
         shared = Counter(entry for copy in copies for entry in copy.epochs or [])
         by_file = np.concatenate(
-            [_by_file(copy, own, shared) for copy, own in zip(copies, entries, strict=True)]
+            [_by_file(copy, batches, shared) for copy, batches in zip(copies, entries, strict=True)]
         )
         apart = np.flatnonzero((by_file != epochs) & (by_file != _NONE))  # a file contradicts its copy
-        columns = [np.append(one, one[apart]) for one in (numbers, bases)]
+        columns = [np.append(column, column[apart]) for column in (numbers, bases)]
         columns.append(np.append(epochs, by_file[apart]))
         weights = np.append(np.where(by_file == epochs, _BY_BOTH, _BY_COPY), np.full(len(apart), _BY_FILE))
         order = np.lexsort(columns[::-1])
@@ -134,8 +136,8 @@ class Witnesses:
             votes = np.zeros(len(order), dtype=np.int64)
             votes[order] = np.bincount(group, self._weights)[group]
             sums.append(votes[: len(numbers)])
-        ends = np.cumsum([len(own) for own in entries])[:-1]
-        parts = zip(*(np.split(one, ends) for one in sums), strict=True)
+        ends = np.cumsum([len(batches) for batches in entries])[:-1]
+        parts = zip(*(np.split(column, ends) for column in sums), strict=True)
         self._sums = {copy.number: part for copy, part in zip(copies, parts, strict=True)}
 
     def sums(self, copy: Copy) -> tuple[np.ndarray, np.ndarray]:
@@ -192,12 +194,12 @@ def _by_file(copy: Copy, sound: np.ndarray, shared: Counter[tuple[int, int]]) ->
     starts = np.array([start for _, start in epochs], dtype=np.int64)
     values = np.array([_NONE, *(epoch for epoch, _ in epochs)], dtype=np.int64)
     # the log's start, and so the first entry, may lie in a batch
-    found: np.ndarray = values[np.searchsorted(starts, sound["last"], side="right")]
-    own, counts = np.unique(sound["epoch"], return_counts=True)
-    lacks = own[(counts > 1) & ~np.isin(own, values)]
+    of_file: np.ndarray = values[np.searchsorted(starts, sound["last"], side="right")]
+    stored, counts = np.unique(sound["epoch"], return_counts=True)
+    lacks = stored[(counts > 1) & ~np.isin(stored, values)]
     is_behind = (lacks > values[-1]).any() & (sound["epoch"] > values[-1])
-    found[is_behind | np.isin(sound["epoch"], lacks)] = _NONE
-    return found
+    of_file[is_behind | np.isin(sound["epoch"], lacks)] = _NONE
+    return of_file
 
 
 def mend_epochs(copy: Copy, ids: np.ndarray, witnesses: Witnesses, guessed: list[str]) -> bool:
@@ -210,11 +212,11 @@ def mend_epochs(copy: Copy, ids: np.ndarray, witnesses: Witnesses, guessed: list
     order = np.argsort(entries["base"][sound], kind="stable")
     order = order[entries["magic"][sound[order]] == 2]
     placed = sound[order]
-    own = entries[placed]
+    batches = entries[placed]
     for_own, for_any = (column[order] for column in witnesses.sums(copy))
     kept = for_any < 2 * for_own
-    kept[kept] = rising(own["epoch"][kept], for_own[kept])
-    epochs = own["epoch"].tolist()
+    kept[kept] = rising(batches["epoch"][kept], for_own[kept])
+    epochs = batches["epoch"].tolist()
     is_mended = False
     for i in np.flatnonzero(~kept).tolist():
         at = int(placed[i])
@@ -222,7 +224,7 @@ def mend_epochs(copy: Copy, ids: np.ndarray, witnesses: Witnesses, guessed: list
         high = next((epochs[j] for j in range(i + 1, len(placed)) if kept[j]), None)
         votes = witnesses.votes(int(ids[at]), entries[at])
         chosen, is_sure = _chosen_epoch(epochs[i], low, high, votes)
-        alike = np.count_nonzero(own["epoch"][max(i - 1, 0) : i + 2] == own["epoch"][i])
+        alike = np.count_nonzero(batches["epoch"][max(i - 1, 0) : i + 2] == batches["epoch"][i])
         if chosen is not None and alike > 1:  # damage does not change two to the same
             is_sure &= votes[chosen] > _BY_FILE
         if chosen == epochs[i]:
@@ -250,15 +252,15 @@ def _noted(copy: Copy, sound: np.ndarray, shared: Counter[tuple[int, int]]) -> l
     kept = []
     for entry, end, before in zip(noted, ends, befores, strict=False):
         epoch, start = entry
-        own = sound["epoch"][(sound["base"] >= start) & (sound["base"] < end)]
-        against = np.count_nonzero((own >= before) & (own < epoch))
+        stored = sound["epoch"][(sound["base"] >= start) & (sound["base"] < end)]
+        against = np.count_nonzero((stored >= before) & (stored < epoch))
         if against < 2 or shared[entry] > 1 or (sound["epoch"] == epoch).any():
             kept.append(entry)
     return kept
 
 
 def _chosen_epoch(
-    own: int, low: int | None, high: int | None, votes: Counter[int]
+    stored: int, low: int | None, high: int | None, votes: Counter[int]
 ) -> tuple[int | None, bool]:
     """Returns the epoch of a batch whose own is in doubt, None if nothing says it; and whether it is sure.
 
@@ -276,4 +278,4 @@ def _chosen_epoch(
         return chosen, chosen is None
     # a changed bit most often makes a number larger
     chosen = min(fitting, key=lambda epoch: (-votes[epoch], epoch not in (low, high), epoch))
-    return chosen, votes[chosen] > _BY_FILE or not is_between(own)
+    return chosen, votes[chosen] > _BY_FILE or not is_between(stored)

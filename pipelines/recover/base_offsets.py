@@ -72,14 +72,14 @@ def mend_bases(copies: Sequence[Copy], ids: Mapping[int, np.ndarray], is_compact
     bounds = np.zeros(0, dtype=_BOUNDS)
     if is_compacted:
         bounds = np.unique(np.concatenate([_firm(*pair) for pair in zip(copies, rows, strict=True)]))
-        for copy, own in zip(copies, rows, strict=True):
-            _drop_across(copy, own, bounds)
+        for copy, copy_rows in zip(copies, rows, strict=True):
+            _drop_across(copy, copy_rows, bounds)
     claims = _Claims(rows)
-    for copy, own in zip(copies, rows, strict=True):
-        begins = np.flatnonzero(own["is_begin"])
-        is_odd = np.logical_or.reduceat(claims.contradict(own), begins)
-        for begin, end in zip(begins[is_odd], np.append(begins[1:], len(own))[is_odd], strict=True):
-            file = own[begin:end]
+    for copy, copy_rows in zip(copies, rows, strict=True):
+        begins = np.flatnonzero(copy_rows["is_begin"])
+        is_odd = np.logical_or.reduceat(claims.contradict(copy_rows), begins)
+        for begin, end in zip(begins[is_odd], np.append(begins[1:], len(copy_rows))[is_odd], strict=True):
+            file = copy_rows[begin:end]
             _write(copy, file, _with_alike(copy, file, _placed(file, claims), bounds))
 
 
@@ -121,20 +121,20 @@ def _with_names(copy: Copy) -> tuple[np.ndarray, np.ndarray]:
 
 def _rows(copy: Copy, ids: np.ndarray, is_compacted: bool) -> np.ndarray:
     """Returns _ROW[n]: the sound batches of a copy between the names of its files."""
-    own, at = _with_names(copy)
-    sizes, is_name = own["delta"] + 1, at == _NONE
-    is_begin = np.diff(own["file"], prepend=-1) != 0
+    entries, at = _with_names(copy)
+    sizes, is_name = entries["delta"] + 1, at == _NONE
+    is_begin = np.diff(entries["file"], prepend=-1) != 0
     is_end = np.append(is_begin[1:], True)
     file = np.cumsum(is_begin) - 1
-    is_hurt = (np.diff(own["hurt_before"], prepend=0) > 0) & ~is_begin
+    is_hurt = (np.diff(entries["hurt_before"], prepend=0) > 0) & ~is_begin
     reached = np.cumsum(sizes + (is_hurt & ~is_end)) - sizes  # a tail is no batch
     reached -= reached[is_begin][file]
-    names_room = (own["base"] - own["file_base"])[is_end][file]
-    is_inside = own["is_sound"] & (own["base"] >= own["file_base"])
-    offsets = np.where(is_inside, own["base"] - own["file_base"], 0)
+    names_room = (entries["base"] - entries["file_base"])[is_end][file]
+    is_inside = entries["is_sound"] & (entries["base"] >= entries["file_base"])
+    offsets = np.where(is_inside, entries["base"] - entries["file_base"], 0)
     is_inside &= offsets <= names_room - sizes
     missing, room = offsets - reached, names_room - reached[is_end][file]
-    touches = np.append(False, own["base"][1:] == own["last"][:-1] + 1) & ~is_hurt & ~is_begin
+    touches = np.append(False, entries["base"][1:] == entries["last"][:-1] + 1) & ~is_hurt & ~is_begin
     run = np.cumsum(~touches)
     lacks = is_inside & (missing < 0) & (np.bincount(run, ~is_name)[run] > _MANY) & (file == file[-1])
     is_mixed = (np.bincount(file, lacks | (room < 0)) > 0)[file]
@@ -143,13 +143,13 @@ def _rows(copy: Copy, ids: np.ndarray, is_compacted: bool) -> np.ndarray:
     whole = is_end & (not is_compacted) & (file < file[-1])
     whole[~is_name] = without_gaps(copy, wrong, is_compacted)[at[~is_name]]
     # older formats leave gaps where the log cleaner ran; with checkpoints that do not note it, it never ran
-    has_no_gap = (own["magic"] == 2) | (copy.high_watermark is not None)
+    has_no_gap = (entries["magic"] == 2) | (copy.high_watermark is not None)
     whole[1:] &= ~is_hurt[1:] & has_no_gap[1:] & has_no_gap[:-1]
 
-    rows = np.zeros(len(own), dtype=_ROW)
+    rows = np.zeros(len(entries), dtype=_ROW)
     rows["at"], rows["size"], rows["is_begin"], rows["is_mixed"] = at, sizes, is_begin, is_mixed
     rows["id"] = np.where(is_name, 0, ids[at] + 1)
-    rows["origin"] = own["file_base"] + np.where(is_mixed, 0, reached)
+    rows["origin"] = entries["file_base"] + np.where(is_mixed, 0, reached)
     rows["first"] = np.where(is_mixed, offsets, missing)
     rows["last"] = rows["first"] + np.where(is_mixed, sizes, 0)
     rows["piece"], rows["stretch"] = np.cumsum(is_hurt | is_begin), np.cumsum(~whole)
@@ -157,7 +157,7 @@ def _rows(copy: Copy, ids: np.ndarray, is_compacted: bool) -> np.ndarray:
     is_claim = is_inside & (rows["first"] >= 0) & (rows["last"] <= rows["last"][is_end][file])
     touching = rows["touches_before"].astype(np.int64) + rows["touches_behind"]
     rows["weight"] = np.where(is_name, _NAME, np.where(is_claim, _CLAIM + _TOUCHING * touching, 0))
-    return rows_where(rows, own["is_sound"])
+    return rows_where(rows, entries["is_sound"])
 
 
 def _firm(copy: Copy, rows: np.ndarray) -> np.ndarray:
@@ -173,14 +173,14 @@ def _firm(copy: Copy, rows: np.ndarray) -> np.ndarray:
 def _drop_across(copy: Copy, rows: np.ndarray, bounds: np.ndarray) -> None:
     """Drops claims of batches that touch no neighbour and overlap firm ones (_BOUNDS[n]) of their epoch."""
     loose = np.flatnonzero(rows["weight"] == _CLAIM)
-    own = copy.entries[rows["at"][loose]]
-    wanted = np.zeros(len(own), dtype=_BOUNDS)
-    wanted["epoch"], wanted["base"], wanted["last"] = own["epoch"], own["last"], NO_LIMIT
+    batches = copy.entries[rows["at"][loose]]
+    wanted = np.zeros(len(batches), dtype=_BOUNDS)
+    wanted["epoch"], wanted["base"], wanted["last"] = batches["epoch"], batches["last"], NO_LIMIT
     at = np.searchsorted(bounds, wanted, side="right") - 1
     if len(bounds):
         near = bounds[np.maximum(at, 0)]
-        overlaps = (at >= 0) & (near["epoch"] == own["epoch"]) & (near["last"] >= own["base"])
-        differs = (near["base"] != own["base"]) | (near["last"] != own["last"])
+        overlaps = (at >= 0) & (near["epoch"] == batches["epoch"]) & (near["last"] >= batches["base"])
+        differs = (near["base"] != batches["base"]) | (near["last"] != batches["last"])
         rows["weight"][loose[overlaps & differs]] = 0
 
 
@@ -192,13 +192,13 @@ class _Claims:
 
     def __init__(self, copies: Sequence[np.ndarray]) -> None:
         def column(name: str) -> np.ndarray:
-            return np.concatenate([own[name] for own in copies])
+            return np.concatenate([rows[name] for rows in copies])
 
         ids, bases, weights = column("id"), column("origin") + column("first"), column("weight")
         count = int(ids.max(initial=0)) + 1
         is_twice = np.zeros(count, dtype=bool)
-        for own in copies:
-            is_twice |= np.bincount(own["id"], minlength=count) > 1
+        for rows in copies:
+            is_twice |= np.bincount(rows["id"], minlength=count) > 1
         kept = np.flatnonzero((weights > 0) & ~is_twice[ids])
         order = kept[np.lexsort((bases[kept], ids[kept]))]
         is_first = np.diff(ids[order], prepend=-1) != 0
@@ -209,9 +209,9 @@ class _Claims:
         self._counts = np.bincount(ids[order][is_first], minlength=count)  # of the claims of an id
         self._ends = np.cumsum(self._counts)
         weights[order] = self._weights[group]
-        ends = np.cumsum([len(own) for own in copies])
-        for own, end in zip(copies, ends.tolist(), strict=True):
-            own["weight"] = weights[end - len(own) : end]
+        ends = np.cumsum([len(rows) for rows in copies])
+        for rows, end in zip(copies, ends.tolist(), strict=True):
+            rows["weight"] = weights[end - len(rows) : end]
 
     def disputed(self, rows: np.ndarray) -> np.ndarray:
         """Returns bool[n]: rows whose content has other claims than the row's own."""
@@ -228,39 +228,39 @@ class _Claims:
     def of(self, row: np.void, room: int) -> list[Claim]:
         """Returns the claims of a batch that fit into its file, its own first."""
         first, last, weight = (int(row[name]) for name in ("first", "last", "weight"))
-        found = [(first, last, weight)] if weight else []
+        fitting = [(first, last, weight)] if weight else []
         end = self._ends[row["id"]]
-        own = slice(end - self._counts[row["id"]], end)
-        for base, votes in zip(self._bases[own].tolist(), self._weights[own].tolist(), strict=True):
+        claims = slice(end - self._counts[row["id"]], end)
+        for base, votes in zip(self._bases[claims].tolist(), self._weights[claims].tolist(), strict=True):
             other = base - int(row["origin"])
             if other != first and 0 <= other <= room - last + first:
-                found.append((other, other + last - first, votes))
-        return found
+                fitting.append((other, other + last - first, votes))
+        return fitting
 
 
-def _placed(own: np.ndarray, claims: _Claims) -> np.ndarray:
+def _placed(rows: np.ndarray, claims: _Claims) -> np.ndarray:
     """Places the rows of a file: int64[n] in terms of _ROW.first; _NONE where that is unknown."""
-    disputed = claims.disputed(own)
-    apart = disputed | (own["weight"] == 0) | (own["id"] == 0)
-    differs = (own["first"][1:] != own["last"][:-1]) | (np.diff(own["stretch"]) != 0)
+    disputed = claims.disputed(rows)
+    apart = disputed | (rows["weight"] == 0) | (rows["id"] == 0)
+    differs = (rows["first"][1:] != rows["last"][:-1]) | (np.diff(rows["stretch"]) != 0)
     begins = np.flatnonzero(np.append(True, differs | apart[1:] | apart[:-1]))
-    ends = np.append(begins[1:], len(own))
-    weights = np.add.reduceat(own["weight"], begins).tolist()
-    spans = zip(own["first"][begins].tolist(), own["last"][ends - 1].tolist(), weights, strict=True)
-    options, room = [[span] for span in spans], int(own["first"][-1])
-    for at in np.flatnonzero((disputed | (own["weight"] == 0))[begins]).tolist():
-        options[at] = claims.of(own[begins[at]], room)
-    chosen = heaviest_chain(options, own["stretch"][begins].tolist(), _GAP)
-    placed = np.full(len(own), _NONE, dtype=np.int64)
+    ends = np.append(begins[1:], len(rows))
+    weights = np.add.reduceat(rows["weight"], begins).tolist()
+    spans = zip(rows["first"][begins].tolist(), rows["last"][ends - 1].tolist(), weights, strict=True)
+    options, room = [[span] for span in spans], int(rows["first"][-1])
+    for at in np.flatnonzero((disputed | (rows["weight"] == 0))[begins]).tolist():
+        options[at] = claims.of(rows[begins[at]], room)
+    chosen = heaviest_chain(options, rows["stretch"][begins].tolist(), _GAP)
+    placed = np.full(len(rows), _NONE, dtype=np.int64)
     for begin, end, number, option in zip(begins.tolist(), ends.tolist(), chosen, options, strict=True):
         if number >= 0:
-            placed[begin:end] = own["first"][begin:end] if end > begin + 1 else option[number][0]
-    around = _Around(own, placed)
+            placed[begin:end] = rows["first"][begin:end] if end > begin + 1 else option[number][0]
+    around = _Around(rows, placed)
     for at in np.flatnonzero(disputed & (placed != _NONE)).tolist():
-        if around.is_undecided(at, claims.of(own[at], room)):
+        if around.is_undecided(at, claims.of(rows[at], room)):
             placed[at] = _NONE
-    if not own["is_mixed"][0]:
-        around = _Around(own, placed)
+    if not rows["is_mixed"][0]:
+        around = _Around(rows, placed)
         left = np.where(around.joins_after, around.after, _NONE)
         left = np.where(around.joins_before | (around.before == around.after), around.before, left)
         placed = np.where(placed == _NONE, left, placed)
@@ -274,47 +274,49 @@ class _Around:
     between.
     """
 
-    def __init__(self, own: np.ndarray, placed: np.ndarray) -> None:
-        n, known, order = len(own), placed != _NONE, np.arange(len(own))
+    def __init__(self, rows: np.ndarray, placed: np.ndarray) -> None:
+        n, known, order = len(rows), placed != _NONE, np.arange(len(rows))
         before = np.append(0, np.maximum.accumulate(np.where(known, order, 0))[:-1])
         after = np.append(np.minimum.accumulate(np.where(known, order, n - 1)[::-1])[::-1][1:], n - 1)
-        self._own, self._found = own, placed
-        self.before, self.after = (placed + own["last"] - own["first"])[before], placed[after]
-        self.joins_before, self.joins_after = (own["stretch"][at] == own["stretch"] for at in (before, after))
-        self._is_near = [own["piece"][at] == own["piece"] for at in (before, after)]
+        self._rows, self._placed = rows, placed
+        self.before, self.after = (placed + rows["last"] - rows["first"])[before], placed[after]
+        self.joins_before, self.joins_after = (
+            rows["stretch"][at] == rows["stretch"] for at in (before, after)
+        )
+        self._is_near = [rows["piece"][at] == rows["piece"] for at in (before, after)]
 
     def is_undecided(self, at: int, options: Sequence[Claim]) -> bool:
         """Returns whether the chosen claim touches nothing, and another that fits weighs as much or more."""
-        first, last, weight = next(option for option in options if option[0] == self._found[at])
+        first, last, weight = next(option for option in options if option[0] == self._placed[at])
         before, after = int(self.before[at]), int(self.after[at])
         touches = (self._is_near[0][at] and first == before) or (self._is_near[1][at] and last == after)
         rivals = [option for option in options if option[0] != first and option[2] >= weight]
         return not touches and any(before <= rival[0] and rival[1] <= after for rival in rivals)
 
 
-def _with_alike(copy: Copy, own: np.ndarray, placed: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+def _with_alike(copy: Copy, rows: np.ndarray, placed: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """Places rows also by the one firm batch (_BOUNDS[m]) of the epoch with as many offsets that fits.
 
     Returns int64[n], as ``_placed`` does.
     """
-    around = _Around(own, placed)
+    around = _Around(rows, placed)
     for at in np.flatnonzero(placed == _NONE).tolist() if len(bounds) else ():
-        alike = bounds[bounds["epoch"] == copy.entries["epoch"][own["at"][at]]]
-        places = alike["base"][alike["last"] - alike["base"] + 1 == own["size"][at]] - own["origin"][at]
+        alike = bounds[bounds["epoch"] == copy.entries["epoch"][rows["at"][at]]]
+        places = alike["base"][alike["last"] - alike["base"] + 1 == rows["size"][at]] - rows["origin"][at]
         places = places[(around.before[at] <= places) & (places <= around.after[at])]
         if len(places) == 1:
             placed[at] = places[0]
     return placed
 
 
-def _write(copy: Copy, own: np.ndarray, placed: np.ndarray) -> None:
+def _write(copy: Copy, rows: np.ndarray, placed: np.ndarray) -> None:
     """Corrects the entries of a file's rows, in place; marks those without a place as not sound."""
-    entries, bases = copy.entries, own["origin"] + placed
-    lost = own["at"][(placed == _NONE) & (own["id"] > 0)]
+    entries, bases = copy.entries, rows["origin"] + placed
+    lost = rows["at"][(placed == _NONE) & (rows["id"] > 0)]
     entries["is_sound"][lost] = False
     entries["base"][lost] = entries["last"][lost] = UNPLACED
-    moved = (placed != _NONE) & (own["id"] > 0)
-    moved[moved] = bases[moved] != entries["base"][own["at"][moved]]
-    at = own["at"][moved]
+    moved = (placed != _NONE) & (rows["id"] > 0)
+    moved[moved] = bases[moved] != entries["base"][rows["at"][moved]]
+    at = rows["at"][moved]
     entries["base"][at], entries["last"][at] = bases[moved], bases[moved] + entries["delta"][at]
     entries["mended"][at] |= BASE_OFFSET

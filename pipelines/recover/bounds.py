@@ -26,17 +26,19 @@ def epochs_of_batches(copy: Copy) -> Epochs:
     begins[1:] |= is_hurt[:-1]
     for at in np.flatnonzero(begins[: len(entries)]):
         entry = entries[at]
-        base, own = int(entry["base"]), int(entry["epoch"])
+        base, stored = int(entry["base"]), int(entry["epoch"])
         if not entry["is_sound"]:
             reached = int(entries[at - 1]["last"]) if at and entries[at - 1]["is_sound"] else reached
             behind = entries[at + 1 :][entries["is_sound"][at + 1 :]][:1]
             fits = (
-                len(behind) and own <= int(behind["epoch"][0]) and int(entry["last"]) < int(behind["base"][0])
+                len(behind)
+                and stored <= int(behind["epoch"][0])
+                and int(entry["last"]) < int(behind["base"][0])
             )
-            if not (fits and own >= epoch and base == reached + 1):
+            if not (fits and stored >= epoch and base == reached + 1):
                 continue
-        epoch, reached = max(epoch, own), int(entry["last"])
-        starts[own] = min(starts.get(own, END), base)
+        epoch, reached = max(epoch, stored), int(entry["last"])
+        starts[stored] = min(starts.get(stored, END), base)
     return sorted(starts.items())
 
 

@@ -57,9 +57,9 @@ def write_recovered(folder: Path, done: Recovered, node_id: int) -> None:
     ]
     ids = _topic_ids(logs)
     for (topic, partition), log in logs.items():
-        own = folder / f"{topic}-{partition}"
-        copy_log(log.folder, str(own))
-        (own / "partition.metadata").write_text(partition_metadata(ids[topic]))
+        log_folder = folder / f"{topic}-{partition}"
+        copy_log(log.folder, str(log_folder))
+        (log_folder / "partition.metadata").write_text(partition_metadata(ids[topic]))
     starts = {place: log.start for place, log in logs.items() if log.start > log.segments[0].base}
     for name, offsets in (
         ("replication-offset-checkpoint", {place: log.end for place, log in logs.items()}),
@@ -74,9 +74,9 @@ def write_recovered(folder: Path, done: Recovered, node_id: int) -> None:
 def write_identity(folder: Path, inventory: Inventory, node_id: int) -> Disk:
     """Writes ``meta.properties`` of a new log directory; returns its ids."""
     disk = Disk(node_id, new_uuid())
-    own = {"version": 1, "cluster.id": inventory.cluster_id or new_uuid()}
-    own |= {"node.id": disk.node_id, "directory.id": disk.directory_id}
-    (folder / META).write_text("".join(f"{name}={value}\n" for name, value in own.items()))
+    properties = {"version": 1, "cluster.id": inventory.cluster_id or new_uuid()}
+    properties |= {"node.id": disk.node_id, "directory.id": disk.directory_id}
+    (folder / META).write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     return disk
 
 
@@ -125,12 +125,12 @@ def metadata_of(
 
 def _partition(number: int, topic_id: str, disk: Disk, epoch: int) -> dict[str, Any]:
     """Returns a PartitionRecord with one replica and no leader: one is elected once the broker registers."""
-    own = [disk.node_id]
+    nodes = [disk.node_id]
     return {
         "partitionId": number,
         "topicId": topic_id,
-        "replicas": own,
-        "isr": own,
+        "replicas": nodes,
+        "isr": nodes,
         "leader": NO_LEADER,
         "leaderEpoch": epoch,
         "partitionEpoch": 0,

@@ -51,12 +51,12 @@ def heaviest_chain(
     far, near = _Best(), _Best()  # of other stretches, and of the present one
     level: dict[int, tuple[int, int]] = {}  # of the present one too, by the last number
     links: list[tuple[int, int, int]] = []  # place, claim, link before
-    for place, own in enumerate(claims):
+    for place, options in enumerate(claims):
         if stretches is None or (place and stretches[place] != stretches[place - 1]):
             far.join(near)
             near, level = _Best(), {}
         made = []
-        for number, (first, last, weight) in enumerate(own):
+        for number, (first, last, weight) in enumerate(options):
             total, link = near.upto(first)
             chains = far.upto(first), level.get(first, (0, -1)), (total - gap, link)
             total, link = max(chains, key=lambda chain: chain[0])

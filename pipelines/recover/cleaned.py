@@ -42,8 +42,8 @@ def _runs(copy: Copy, files: Sequence[int]) -> np.ndarray:
     ends = np.searchsorted(entries["file"], np.arange(len(files)), side="right").tolist()
     parts, begin = [np.zeros(0, dtype=RUN)], 0
     for base, limit, end in zip(files, [*files[1:], NO_LIMIT], ends, strict=True):
-        own, names = entries[begin:end], (base, limit)
-        first, last, position, size = (own[name] for name in ("base", "last", "position", "size"))
+        batches, names = entries[begin:end], (base, limit)
+        first, last, position, size = (batches[name] for name in ("base", "last", "position", "size"))
         parts.append(runs_of(first, last, position, size, is_cleaned[begin:end], *names))
         begin = end
     return np.concatenate(parts)

@@ -63,9 +63,9 @@ def run(
     with ExitStack() as stack:
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-log-lake-"))
         made = stack.enter_context(job.folder_to_write(write, settings.source)) if write else None
-        own = dataclasses.replace(settings, lake=settings.lake or f"{temporary}/lake")
+        job_settings = dataclasses.replace(settings, lake=settings.lake or f"{temporary}/lake")
         decode = partial(decode_into, on_demand, drops_missing=True)
-        done = job.recover(own, decode, on_demand.map)
+        done = job.recover(job_settings, decode, on_demand.map)
         if report is not None:
             from kafka_log_lake.pipelines.recover.page import write_report  # for those that write
 
@@ -110,14 +110,14 @@ def _recover_metadata(
             quorum.write_controller(compared, made, inventory, node_id)
     lines = quorum.quorum_lines(compared, state)
     if settings.json:
-        own: dict[str, object] = {
+        fields: dict[str, object] = {
             "end": compared.end,
             "committed": compared.committed,
             "ends": compared.ends,
             "certainty": compared.sure,
         }
-        own |= {"doubts": compared.doubts, "unread": dict(+state.unread)}
-        print(json.dumps({**own, "text": lines}))
+        fields |= {"doubts": compared.doubts, "unread": dict(+state.unread)}
+        print(json.dumps({**fields, "text": lines}))
     else:
         print("\n".join(map(printable, lines)))
 

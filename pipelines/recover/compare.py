@@ -138,9 +138,9 @@ def store_entries(
             for number, file in enumerate(copy.files):
                 has_successor = number + 1 < len(copy.files)
                 of_file = file.uri, file.base, file.length, file.modified, has_successor
-                one = Segment(place.topic, place.partition, copy.folder, *of_file)
-                owners[one.segment] = (place, copy, number)
-                segments.append(one)
+                segment = Segment(place.topic, place.partition, copy.folder, *of_file)
+                owners[segment.segment] = (place, copy, number)
+                segments.append(segment)
     numbers = (settings.processes, settings.slice_bytes)
     scan = partial(_read_headers, max_batch_uncompressed=settings.max_batch_uncompressed, folder=folder)
     stored_of: dict[PartitionFolder, list[Stored]] = {place: [] for place in places}
@@ -224,27 +224,28 @@ def _doubts(placements: Placements, placement: Placement | None) -> Iterator[str
 def compare_copies(place: PartitionFolder, copies: Sequence[Copy], known: Known) -> Compared:
     """Compares the copies of one partition, whose entries are loaded, and heals its log."""
     topic_id, rule = _topic_id(copies, known)
-    own = [copy for copy in copies if copy.topic_id in (topic_id, None)]
+    of_topic = [copy for copy in copies if copy.topic_id in (topic_id, None)]
     others = [copy for copy in copies if copy.topic_id not in (topic_id, None)]
     is_there = known.placement is not None and known.placement.topic_id == topic_id
     gone = (DELETED,) if is_there else (DELETE, DELETED)
-    if all(copy.state in gone for copy in own):
-        own, others, rule = [], list(copies), "every folder of it is one that a broker was about to delete"
-    compacted = is_compacted(place.topic, own)
-    doubts = audit.mend(own, compacted)
-    compacted = is_compacted(place.topic, own)
-    history = true_history(own, _leaders(topic_id, own, known))
-    healed = heal(own, history, compacted)
+    if all(copy.state in gone for copy in of_topic):
+        of_topic, others = [], list(copies)
+        rule = "every folder of it is one that a broker was about to delete"
+    compacted = is_compacted(place.topic, of_topic)
+    doubts = audit.mend(of_topic, compacted)
+    compacted = is_compacted(place.topic, of_topic)
+    history = true_history(of_topic, _leaders(topic_id, of_topic, known))
+    healed = heal(of_topic, history, compacted)
     healed.doubts += doubts
     if rule == _BY_TIME:
         healed.doubts.append(f"more than one topic has had this name: {topic_id} is {rule}")
     healed.doubts += known.doubts
-    if own:
+    if of_topic:
         healed.doubts += [*known.unnamed, *_unknown_leader(history, known)]
     if healed.doubts:
         history.doubts += healed.doubts
         history.sure = Certainty.LIKELY if history.sure == Certainty.CERTAIN else history.sure
-    return Compared(*place, topic_id, own, history, healed, compacted, others, rule)
+    return Compared(*place, topic_id, of_topic, history, healed, compacted, others, rule)
 
 
 def _unknown_leader(history: History, known: Known) -> Iterator[str]:
@@ -280,8 +281,8 @@ def _leaders(topic_id: str | None, copies: Sequence[Copy], known: Known) -> list
     for copy in copies:
         if copy.broker_id is None or copy.state != LIVE:
             continue
-        own = topic_id or known.named.get(copy.broker_id) or ""
-        epoch = known.led.get(copy.broker_id, {}).get(own)
+        id_of_name = topic_id or known.named.get(copy.broker_id) or ""
+        epoch = known.led.get(copy.broker_id, {}).get(id_of_name)
         if epoch is not None:
             leaders.append(Leader(copy.number, epoch))
     return leaders

@@ -37,8 +37,8 @@ def unconfirmed(copies: Sequence[Copy], batches: np.ndarray, is_compacted: bool)
     ]
     count, first = 0, ""
     for copy, of_copy in zip(copies, is_doubtful, strict=True):
-        own = rows_where(batches, batches["copy"] == copy.number)
-        left = own[np.isin(own[_PLACE], rows_where(copy.entries, of_copy)[_PLACE])]
+        taken = rows_where(batches, batches["copy"] == copy.number)
+        left = taken[np.isin(taken[_PLACE], rows_where(copy.entries, of_copy)[_PLACE])]
         if not len(left):
             continue
         votes = np.zeros(len(left), dtype=np.int64)

@@ -194,10 +194,10 @@ def are_among(entries: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 def identities(entries: np.ndarray) -> np.ndarray:
     """Returns what is the same of a batch in every copy: base offset, checksum and size of ENTRY[n]."""
-    found = np.zeros(len(entries), dtype=_IDENTITY)
+    rows = np.zeros(len(entries), dtype=_IDENTITY)
     for name in _IDENTITY.names or ():
-        found[name] = entries[name]
-    return found
+        rows[name] = entries[name]
+    return rows
 
 
 def _keys(entries: np.ndarray) -> pa.Array:

@@ -55,11 +55,11 @@ def heal(copies: Sequence[Copy], history: History, compacted: bool) -> Healed:
     copies = [copy for copy in copies if not (compacted and copy.state == DELETED)]
     for copy in copies:
         kept = rows_where(copy.entries, history.is_true[copy.number] & copy.entries["is_sound"])
-        own = true[copy.number] = by_offset(kept)
-        known[copy.number] = _known(copy, own, gaps_before(copy, own) if compacted else 0)
-        cleaned[copy.number] = cleaned_until(copy, own, known[copy.number]) if compacted else 0
+        batches = true[copy.number] = by_offset(kept)
+        known[copy.number] = _known(copy, batches, gaps_before(copy, batches) if compacted else 0)
+        cleaned[copy.number] = cleaned_until(copy, batches, known[copy.number]) if compacted else 0
         if _lost_a_side(copy, history, cleaned[copy.number]):
-            known[copy.number] = _known(copy, own, 0)
+            known[copy.number] = _known(copy, batches, 0)
         else:
             fit.append(copy.number)
     take = partial(_taken, true, known)
@@ -94,9 +94,9 @@ def _taken(
     """
     taken, covered = list[np.ndarray](), list[Interval]()
     for number, places in offers:
-        own = true[number]
-        own = rows_where(own, overlaps(own, places))
-        taken.append(rows_where(own, ~overlaps(own, covered)))
+        batches = true[number]
+        batches = rows_where(batches, overlaps(batches, places))
+        taken.append(rows_where(batches, ~overlaps(batches, covered)))
         covered = joined([*covered, *common(known[number], places)])
     return _each_once(by_offset(concatenated(taken))), covered
 

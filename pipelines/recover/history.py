@@ -145,16 +145,16 @@ def _is_true(copy: Copy, epochs: Epochs, known: Epochs) -> np.ndarray:
     entries = copy.entries
     if not epochs:
         return np.ones(len(entries), dtype=bool)
-    own, starts = np.array(epochs, dtype=np.int64).T
+    numbers, starts = np.array(epochs, dtype=np.int64).T
     ends = np.append(starts[1:], END)
     noted, begins = np.array([(-1, -END - 1), *known], dtype=np.int64).T
     before = noted[np.searchsorted(begins, entries["base"], side="right") - 1]
     epoch = np.where(entries["magic"] < 2, before, entries["epoch"])
-    at = np.clip(np.searchsorted(own, epoch), 0, len(own) - 1)
+    at = np.clip(np.searchsorted(numbers, epoch), 0, len(numbers) - 1)
     # before the first epoch that is known the history is everybody's
-    is_older = (epoch < own[0]) & (entries["last"] < starts[0])
-    result: np.ndarray = is_older | ((epoch == own[0]) & (entries["last"] < ends[0]))
-    return result | ((own[at] == epoch) & (entries["base"] >= starts[at]) & (entries["last"] < ends[at]))
+    is_older = (epoch < numbers[0]) & (entries["last"] < starts[0])
+    result: np.ndarray = is_older | ((epoch == numbers[0]) & (entries["last"] < ends[0]))
+    return result | ((numbers[at] == epoch) & (entries["base"] >= starts[at]) & (entries["last"] < ends[at]))
 
 
 def _accept_where_holders_are_hurt(
@@ -164,12 +164,12 @@ def _accept_where_holders_are_hurt(
 
     The history does not list an epoch that no file names and whose batches are damaged in all holders.
     """
-    own = {epoch for epoch, _ in epochs}
+    known_epochs = {epoch for epoch, _ in epochs}
     held = [holder for holder in copies if holder.number in holders]
     for copy in copies:
         for at in np.flatnonzero(~is_true[copy.number] & copy.entries["is_sound"]).tolist():
             entry = copy.entries[at]
-            if int(entry["epoch"]) in own or any(holder.epochs for holder in held):
+            if int(entry["epoch"]) in known_epochs or any(holder.epochs for holder in held):
                 continue
             if all(
                 _is_hurt(holder, int(entry["base"]), int(entry["last"]), int(entry["epoch"]))
@@ -191,14 +191,14 @@ def _diverged_without_epochs(
     if primary not in older:
         return []
     true = primary.entries[is_true[primary.number] & primary.entries["is_sound"]]
-    own = true[_are_plain(true)]
+    ours = true[_are_plain(true)]
     doubts = []
     for copy in older:
         entries = copy.entries
         theirs = entries[is_true[copy.number] & entries["is_sound"] & _are_plain(entries)]
-        _, at, there = np.intersect1d(theirs["base"], own["base"], return_indices=True)
-        differs = theirs["magic"][at] == own["magic"][there]
-        differs &= identities(np.take(theirs, at)) != identities(np.take(own, there))
+        _, at, there = np.intersect1d(theirs["base"], ours["base"], return_indices=True)
+        differs = theirs["magic"][at] == ours["magic"][there]
+        differs &= identities(np.take(theirs, at)) != identities(np.take(ours, there))
         if differs.any():
             first = int(theirs["base"][at][differs].min())
             is_other = (entries["magic"] < 2) & (entries["base"] >= first)
@@ -281,8 +281,8 @@ def _has_all_epochs(copy: Copy) -> bool:
     if copy.epochs is None or not copy.has_whole_epochs:
         return False
     noted = [epoch for epoch, _ in copy.epochs]
-    own = copy.sound["epoch"]
-    return bool(np.isin(own[own >= min(noted, default=0)], noted).all())
+    stored = copy.sound["epoch"]
+    return bool(np.isin(stored[stored >= min(noted, default=0)], noted).all())
 
 
 def _unreached(history: History, copies: Sequence[Copy]) -> list[str]:
@@ -305,9 +305,11 @@ def _unclear_start(history: History, copies: Sequence[Copy], noted: dict[int, Ep
     A broker that moves the start writes it to ``leader-epoch-checkpoint`` at once, to
     ``log-start-offset-checkpoint`` within a minute.
     """
-    own = [copy for copy in copies if copy.number in history.holders and copy.epochs and noted[copy.number]]
-    start, noted_start = history.start, max((noted[copy.number][0][1] for copy in own), default=0)
-    for copy in own if noted_start != start else ():
+    holders = [
+        copy for copy in copies if copy.number in history.holders and copy.epochs and noted[copy.number]
+    ]
+    start, noted_start = history.start, max((noted[copy.number][0][1] for copy in holders), default=0)
+    for copy in holders if noted_start != start else ():
         kept = copy.sound[copy.sound["magic"] == 2]
         is_cut = (kept["last"] >= start) & (kept["base"] < noted_start)
         is_left = (kept["last"] >= noted_start) & (kept["last"] < start)

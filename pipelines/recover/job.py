@@ -210,17 +210,19 @@ def _decode_copies(done: Recovered, settings: Settings, decode: Decode) -> None:
         disks[name].append(original(log_dir))
     for name, log_dirs in sorted(disks.items()):
         lake = log_address(done.lake, name)
-        own = dataclasses.replace(settings, source=tuple(log_dirs), lake=lake, with_copies=False, json=False)
-        decode(own, None)
+        of_copies = dataclasses.replace(
+            settings, source=tuple(log_dirs), lake=lake, with_copies=False, json=False
+        )
+        decode(of_copies, None)
 
 
 def _refuse_other_logs(address: str) -> None:
     """Raises a UserError if the lake holds another log than a healed one: it would have records twice."""
     if is_lake(address):
-        own = canonical(f"{address}/{HEALED}/")
+        healed = canonical(f"{address}/{HEALED}/")
         ledger = read_rows(table_path(address, SEGMENTS.name), SEGMENTS.arrow_schema(), ["partition_dir"])
         folders = ledger.column(0).to_pylist()
-        other = next((folder for folder in folders if not folder.startswith(own)), None)
+        other = next((folder for folder in folders if not folder.startswith(healed)), None)
         if other is not None:
             raise UserError(f"--lake {address} holds {other}, not a healed log: choose another lake")
 

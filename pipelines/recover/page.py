@@ -68,11 +68,11 @@ def _page(done: Recovered, database: Any, lake: str | None) -> str:
             f"<h2>{name}</h2><p>{explained}{_first_of(len(rows))}</p>",
             *html_table(rows[:_SHOWN], columns),
         ]
-    found = database.execute(
+    answer = database.execute(
         f'SELECT * FROM lost_records ORDER BY topic, partition, "offset", copy LIMIT {_SHOWN}'
     )
-    names = [column[0] for column in found.description or []]
-    lost = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    names = [column[0] for column in answer.description or []]
+    lost = [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
     explained = "Records that only a losing history has; lost_records.csv has all of them, with all columns."
     parts += [
         f"<h2>lost_records</h2><p>{explained}{_first_of(done.lost_records)}</p>",
@@ -107,7 +107,7 @@ def _lost_by_topic(done: Recovered) -> list[str]:
     for row in done.rows(LOST_RANGES):
         ranges[row["topic"]].append(row)
     rows = [_topic_row(name, ranges[name], by_topic[name]) for name in {*by_topic, *ranges}]
-    rows.sort(key=lambda found: (-found[0], found[1]["topic"]))
+    rows.sort(key=lambda pair: (-pair[0], pair[1]["topic"]))
     explained = (
         "In no copy: records of the true log that no copy has. Losing history: records that a leader wrote "
         "whose history lost, or that had been deleted from the true log."

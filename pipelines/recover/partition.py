@@ -152,5 +152,5 @@ def _write_losing(compared: Compared, folder: str, number: int) -> list[str]:
 def _rows(shared: dict[str, Any], places: dict[str, pa.Array], batch: pa.RecordBatch) -> pa.Table:
     """Returns rows of LOST. shared: values that are the same in all rows."""
     repeated = {name: pa.repeat(pa.scalar(value), batch.num_rows) for name, value in shared.items()}
-    own = {name: batch.column(name) for name in _COLUMNS}
-    return pa.table({**repeated, **places, **own}).cast(LOST)
+    columns = {name: batch.column(name) for name in _COLUMNS}
+    return pa.table({**repeated, **places, **columns}).cast(LOST)

@@ -142,8 +142,8 @@ def placements(inventory: Inventory) -> Placements:
 
 def _add(known: Placements, copy: Copy) -> None:
     state = state_of_files(local_path(copy.folder) or "", (local_path(file.uri) or "" for file in copy.files))
-    own = known.by_node.get(copy.broker_id) if copy.broker_id is not None else None
-    if copy.broker_id is not None and (own is None or _rank(own) < _rank(state)):
+    known_state = known.by_node.get(copy.broker_id) if copy.broker_id is not None else None
+    if copy.broker_id is not None and (known_state is None or _rank(known_state) < _rank(state)):
         known.by_node[copy.broker_id] = state
     if known.state is None or _rank(known.state) < _rank(state):
         known.state, known.disk = state, copy.name
@@ -173,18 +173,18 @@ def _whole_nodes(state: ClusterState, inventory: Inventory) -> set[int]:
 
 
 def _placement(topic: str, partition: Partition, copies: Sequence[Copy], whole: set[int]) -> Placement:
-    own = [
+    present = [
         copy
         for copy in copies
         if copy.files and copy.state in (LIVE, FUTURE) and copy.topic_id in (partition.topic_id, None)
     ]
-    here = {copy.broker_id for copy in own}
+    here = {copy.broker_id for copy in present}
     last: Mapping[int, int] = partition.led or {NO_LEADER: -1}
     leader = max(last, key=lambda node: last[node])
     absent = set(partition.replicas) - here
     empty = sorted((absent & whole) - {*partition.isr, *partition.led})
     missing = sorted(absent - set(empty))
-    unnamed = sorted(copy.name for copy in own if copy.broker_id is None)
+    unnamed = sorted(copy.name for copy in present if copy.broker_id is None)
     has_leader = partition.leader != NO_LEADER
     lists = sorted(partition.isr), sorted(partition.elr), list(partition.replicas), missing, empty, unnamed
     return Placement(topic, partition.partition, partition.topic_id, leader, last[leader], has_leader, *lists)

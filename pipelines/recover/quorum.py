@@ -57,7 +57,7 @@ class Quorum:
     one.
     """
 
-    one: Compared
+    compared: Compared
     voters: dict[int, str]
     unread: str
     committed: int | None
@@ -68,7 +68,7 @@ class Quorum:
     def missing(self) -> list[int]:
         """Returns the node ids of voters whose disks are not here."""
         return sorted(
-            self.voters.keys() - {copy.broker_id for copy in self.one.copies if self.is_voter(copy)}
+            self.voters.keys() - {copy.broker_id for copy in self.compared.copies if self.is_voter(copy)}
         )
 
     def is_voter(self, copy: Copy) -> bool:
@@ -78,25 +78,25 @@ class Quorum:
     @property
     def doubts(self) -> list[str]:
         """Returns sentences on why the history, or what of it is committed, is not certain."""
-        found = list(self.one.history.doubts)
+        texts = list(self.compared.history.doubts)
         if self.missing:
-            found.append(f"copies missing: controller {', '.join(map(str, self.missing))}")
+            texts.append(f"copies missing: controller {', '.join(map(str, self.missing))}")
         if not self.voters:
-            found.append("no quorum-state and no record names the voters: a controller's copy may be missing")
+            texts.append("no quorum-state and no record names the voters: a controller's copy may be missing")
         if self.unread:
-            found.append(f"the voters may be others: {self.unread}")
-        return found
+            texts.append(f"the voters may be others: {self.unread}")
+        return texts
 
     @property
     def sure(self) -> Certainty:
         """Returns how certain the history is: CERTAIN only with the disks of all voters."""
-        sure = self.one.history.sure
+        sure = self.compared.history.sure
         return Certainty.LIKELY if sure == Certainty.CERTAIN and self.doubts else sure
 
     @property
     def end(self) -> int:
         """Returns the offset after the true history that the disks hold."""
-        return max(self.one.history.end, snapshot_end(self.snapshot))
+        return max(self.compared.history.end, snapshot_end(self.snapshot))
 
 
 def compare_quorum(inventory: Inventory, settings: Settings) -> Quorum:
@@ -180,11 +180,11 @@ def state_at(quorum: Quorum, offset: int | None) -> ClusterState:
     Raises a UserError for an offset that the history does not reach, or no longer has.
     """
     end = quorum.end if offset is None else offset
-    snapshot = _newest_snapshot(quorum.one.copies, end)
-    first = quorum.one.history.start
+    snapshot = _newest_snapshot(quorum.compared.copies, end)
+    first = quorum.compared.history.start
     if end > quorum.end or (snapshot is None and first > 0) or snapshot_end(snapshot) < min(first, end):
         raise UserError(f"--at {end}: the metadata logs have offsets from {first} to {quorum.end}")
-    batches = (batch for _, batch in records_of(healed_log(quorum.one), COLUMNS))
+    batches = (batch for _, batch in records_of(healed_log(quorum.compared), COLUMNS))
     return state_of(snapshot, decoded_records(batches), end)
 
 
@@ -194,12 +194,12 @@ def write_controller(quorum: Quorum, folder: Path, inventory: Inventory, node_id
     There is no ``quorum-state``: the controller takes the epoch from the log, and its voters from its
     settings.
     """
-    own = folder / f"{METADATA_TOPIC}-0"
+    log_folder = folder / f"{METADATA_TOPIC}-0"
     with tempfile.TemporaryDirectory(prefix="kafka-log-lake-") as listed:
-        write_log(healed_log(quorum.one), listed)
-        copy_log(listed, str(own))
+        write_log(healed_log(quorum.compared), listed)
+        copy_log(listed, str(log_folder))
     if quorum.snapshot:
-        shutil.copyfile(quorum.snapshot, own / os.path.basename(quorum.snapshot))
+        shutil.copyfile(quorum.snapshot, log_folder / os.path.basename(quorum.snapshot))
     for log_dir in inventory.log_dirs:
         with suppress(OSError):
             (folder / BOOTSTRAP).write_bytes(read_regular(f"{log_dir}/{BOOTSTRAP}", MOST_INDEX_BYTES))
@@ -209,7 +209,7 @@ def write_controller(quorum: Quorum, folder: Path, inventory: Inventory, node_id
 
 def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:
     """Returns what was found, as lines."""
-    compared = quorum.one
+    compared = quorum.compared
     lines = []
     for copy in compared.copies:
         epochs = ", ".join(f"{epoch}@{start}" for epoch, start in epochs_of_batches(copy))
@@ -244,7 +244,7 @@ def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:
 
 def _verdict(quorum: Quorum, state: ClusterState) -> str:
     """Returns the last line, which says whether the state is whole."""
-    lost = len(quorum.one.healed.lost)
+    lost = len(quorum.compared.healed.lost)
     reasons = [
         state.unread_text,
         f"no copy has {counted_noun(lost, 'range')} of the log" if lost else "",

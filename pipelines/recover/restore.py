@@ -225,15 +225,15 @@ def write_restore(
         with ExitStack() as stack:
             files: dict[_File, TextIO] = {}
             for row in of_partition:
-                own = _File(row["topic"], row["partition"], row["fate"] == HELD_BACK, is_json=True)
-                line = None if own in files else _line(row)
-                own = own._replace(is_json=line is None)
-                if own not in files:
-                    path = folder / own.path
+                file = _File(row["topic"], row["partition"], row["fate"] == HELD_BACK, is_json=True)
+                line = None if file in files else _line(row)
+                file = file._replace(is_json=line is None)
+                if file not in files:
+                    path = folder / file.path
                     path.parent.mkdir(exist_ok=True)
-                    files[own] = stack.enter_context(path.open("w", encoding="utf-8", newline=""))
-                files[own].write(f"{_json(row) if line is None else line}\n")
-                counts[own] += 1
+                    files[file] = stack.enter_context(path.open("w", encoding="utf-8", newline=""))
+                files[file].write(f"{_json(row) if line is None else line}\n")
+                counts[file] += 1
     (folder / "restore.py").write_text(_PRODUCER, encoding="utf-8")
     text = "".join(f"{line}\n" for line in _script(counts, losses, policies))
     (folder / "restore.sh").write_text(text, encoding="utf-8")
@@ -297,6 +297,6 @@ def _text(data: bytes | None, separators: str) -> str:
 
 
 def _json(row: dict[str, Any]) -> str:
-    own = {name: row[name] for name in ("topic", "offset")}
+    place = {name: row[name] for name in ("topic", "offset")}
     encoded = {name: base64_text(row[name]) for name in ("key", "value")}
-    return json.dumps({**own, **encoded, "headers": header_pairs(row["headers"])})
+    return json.dumps({**place, **encoded, "headers": header_pairs(row["headers"])})

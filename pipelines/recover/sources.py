@@ -113,7 +113,7 @@ def find_copies(
         resolved = resolve([disk])
         if resolved.files:
             raise UserError(f"{source.path} is a file: name a disk, or a partition folder")
-        folders = [one for root in resolved.folders for one in _partition_folders(root, inventory)]
+        folders = [folder for root in resolved.folders for folder in _partition_folders(root, inventory)]
         if not folders:
             inventory.warnings.append(f"no partition folder (<topic>-<partition>) in {source.path}")
         for folder in dict.fromkeys(folders):
@@ -165,8 +165,10 @@ def _add(folder: str, source: Source, inventory: Inventory) -> None:
     log_dir = os.path.dirname(folder)
     if log_dir not in inventory.log_dirs:
         identity = read_identity(log_dir, inventory.warnings)
-        own = f"broker-{identity.node_id}" if identity.node_id is not None else os.path.basename(log_dir)
-        inventory.log_dirs[log_dir] = (source.name or own, identity)
+        default_name = (
+            f"broker-{identity.node_id}" if identity.node_id is not None else os.path.basename(log_dir)
+        )
+        inventory.log_dirs[log_dir] = (source.name or default_name, identity)
     name, identity = inventory.log_dirs[log_dir]
     left = parse_left_folder(folder)
     place = left[0] if left else parse_folder(canonical(folder))
@@ -194,9 +196,9 @@ def _add_deleted(
     if not inventory.include_deleted or METADATA_TOPIC in name:
         inventory.passed_over += [local_path(file.uri) or file.uri for file in files]
         return
-    for one in files:
-        copy = Copy(0, f"{name}/{one.uri.rpartition('/')[2]}", of.broker_id, of.folder, DELETED, of.topic_id)
-        copy.files.append(one)
+    for file in files:
+        copy = Copy(0, f"{name}/{file.uri.rpartition('/')[2]}", of.broker_id, of.folder, DELETED, of.topic_id)
+        copy.files.append(file)
         copies.append(copy)
 
 
@@ -235,8 +237,8 @@ def _read_copy(folder: str, name: str, state: str, inventory: Inventory) -> tupl
         if isinstance(base, int):
             uri = done.swaps.get(file.name, f"{copy.folder}/{file.name}")
             copy.files.append(SegmentFile(uri, base, file.length, file.modified))
-    copy.files.sort(key=lambda one: one.base)
-    copy.orphans = sorted(indexes - {one.base for one in copy.files})
+    copy.files.sort(key=lambda file: file.base)
+    copy.orphans = sorted(indexes - {file.base for file in copy.files})
 
     def refused(path: str, why: str) -> None:
         warning = f"{path}: not read: {why}"
@@ -335,8 +337,8 @@ def _check_clusters(inventory: Inventory) -> None:
 def _number(inventory: Inventory) -> None:
     """Numbers the copies of each partition, and makes their names different from each other."""
     for copies in inventory.copies.values():
-        copies.sort(key=lambda one: (one.state != LIVE, one.name, one.folder))
-        names = Counter(one.name for one in copies)
+        copies.sort(key=lambda copy: (copy.state != LIVE, copy.name, copy.folder))
+        names = Counter(copy.name for copy in copies)
         for number, copy in enumerate(copies):
             copy.number = number
             if names[copy.name] > 1:

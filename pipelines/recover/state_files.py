@@ -84,11 +84,11 @@ def tables(state: ClusterState) -> Iterator[tuple[Table, pa.Table]]:
             (entity, key, value) for entity, values in state.quotas.items() for key, value in values.items()
         ],
     }
-    for table, found in rows.items():
+    for table, listed in rows.items():
         schema = table.arrow_schema()
         yield (
             table,
-            pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in found], schema),
+            pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in listed], schema),
         )
 
 

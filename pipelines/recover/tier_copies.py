@@ -51,8 +51,8 @@ def _chains(segments: Sequence[Candidate]) -> list[list[Candidate]]:
 
 
 def _may_follow(candidate: Candidate, before: Candidate) -> bool:
-    own, others = candidate.own_epochs(), before.own_epochs()
-    return _end(before) < candidate.first and (not own or not others or own[0][0] >= others[-1][0])
+    epochs, others = candidate.own_epochs(), before.own_epochs()
+    return _end(before) < candidate.first and (not epochs or not others or epochs[0][0] >= others[-1][0])
 
 
 def _end(candidate: Candidate) -> int:

@@ -147,7 +147,7 @@ def findings_of(
         every = sorted({*base.tolist(), *missed})
         own = with_undecoded(runs[by_log[log] : by_log[log + 1]], covered, every)
         counts = files.retentions[begin:end][np.maximum(np.searchsorted(base, every, side="right") - 1, 0)]
-        found = order(
+        log_order = order(
             own,
             damaged[damages[damages_by_log[log] : damages_by_log[log + 1]]],
             every,
@@ -155,7 +155,7 @@ def findings_of(
             missed,
             counts if counts[-1] else None,
         )
-        tables += _rows_of_log(files, slice(begin, end), own, found, missed, every)
+        tables += _rows_of_log(files, slice(begin, end), own, log_order, missed, every)
         begin = end
     return pa.concat_tables(tables)
 
@@ -203,7 +203,7 @@ def _causes(codes: np.ndarray) -> pa.Array:
 
 
 def _rows_of_log(
-    files: Files, where: slice, runs: np.ndarray, found: Order, unread: list[int], every: list[int]
+    files: Files, where: slice, runs: np.ndarray, log_order: Order, unread: list[int], every: list[int]
 ) -> Iterator[pa.Table]:
     """Yields the rows of one log. where: its files. runs: RUN, what ``found`` is of. every: all its files."""
     rows = files.rows.slice(where.start, where.stop - where.start)
@@ -216,7 +216,7 @@ def _rows_of_log(
         at = np.minimum(np.searchsorted(base, bases), len(base) - 1)
         return segments.take(pa.array(at, mask=base[at] != bases))
 
-    holes = found.holes
+    holes = log_order.holes
     if len(holes):
         after, before = names(holes["file_base"]), np.full(len(holes), -1, dtype=np.int64)
         has_before = holes["run_before"] >= 0
@@ -236,14 +236,14 @@ def _rows_of_log(
                 "damaged_bytes": holes["damaged_bytes"],
                 "misplaced_batches": holes["misplaced"],
                 **{name: holes[name] for name in ("goes_back", "follows_retention", "is_confirmed")},
-                "is_compacted": np.full(len(holes), found.is_compacted),
+                "is_compacted": np.full(len(holes), log_order.is_compacted),
                 "cause": _causes(holes["cause"]),
                 "cause_in_file": _causes(holes["cause_in_file"]),
                 "lost_cause": _causes(lost),
-                "is_certain": pa.array(of.are_certain(lost, found.is_compacted), mask=lost == of.NONE),
+                "is_certain": pa.array(of.are_certain(lost, log_order.is_compacted), mask=lost == of.NONE),
             },
         )
-    wrong = runs[found.is_wrong]
+    wrong = runs[log_order.is_wrong]
     if len(wrong):
         yield _table(
             log,
@@ -255,23 +255,23 @@ def _rows_of_log(
                 "first_offset": wrong["first"],
             },
         )
-    yield from _of_whole_log(log, rows, base, found, unread, every)
+    yield from _of_whole_log(log, rows, base, log_order, unread, every)
 
 
 def _of_whole_log(
     log: Mapping[str, Any],
     rows: pa.Table,
     base: np.ndarray,
-    found: Order,
+    log_order: Order,
     unread: list[int],
     every: list[int],
 ) -> Iterator[pa.Table]:
     """Yields the rows about a log as a whole, as of its last segment, which every run computes again."""
     last = {"segment": rows.column("segment")[-1].as_py()}
-    if found.is_compacted:
+    if log_order.is_compacted:
         yield _one_row(log, {**last, "kind": COMPACTED, "is_compacted": True})
     last_file = int(base[-1])
-    end = max(last_file, last_file if found.end is None else found.end)
+    end = max(last_file, last_file if log_order.end is None else log_order.end)
     said = pc.max(rows.column("end_offset")).as_py()
     if end != max(last_file, last_file if said is None else min(said + 1, NO_LIMIT)):
         yield _one_row(log, {**last, "kind": END, "first_offset": end})

@@ -100,7 +100,7 @@ def _add_unloadable(findings: Findings, listing: Listing) -> None:
     """Adds what stops the newest release, and faults of older ones: they need not know its newer records."""
     check = check_loading(listing)
     findings.warnings += check.warnings
-    findings.unloadable = [one for one in check.unloadable if one.stop.issue or one.stop.is_of_newest]
+    findings.unloadable = [entry for entry in check.unloadable if entry.stop.issue or entry.stop.is_of_newest]
 
 
 def _add_placements(findings: Findings, listing: Listing, settings: Settings) -> None:

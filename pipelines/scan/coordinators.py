@@ -58,24 +58,24 @@ def add_endings(findings: Findings, listing: Listing) -> None:
     for log in findings.logs:
         log_dir = log.partition_dir.rpartition("/")[0]
         name = log_dir if log_dir in known else ""
-        own = known.get(name, Coordinators())
+        coordinators = known.get(name, Coordinators())
         logs[name].append(log)
         for at, transaction in enumerate(log.open_transactions):
             place = log.topic, log.partition, transaction.producer_epoch
-            noted, lost = own.of(transaction.producer_id), transaction.is_uncertain
-            ending = ending_of(transaction.age, log.clock, place, noted, now_ms, lost, own.unread)
+            noted, lost = coordinators.of(transaction.producer_id), transaction.is_uncertain
+            ending = ending_of(transaction.age, log.clock, place, noted, now_ms, lost, coordinators.unread)
             log.open_transactions[at] = dataclasses.replace(transaction, ending=ending)
-    for name, own in known.items():
-        findings.prepared += _with_markers(own, logs[name], now_ms)
+    for name, coordinators in known.items():
+        findings.prepared += _with_markers(coordinators, logs[name], now_ms)
 
 
-def _with_markers(own: Coordinators, logs: list[ScannedLog], now_ms: int) -> list[CoordinatorState]:
+def _with_markers(coordinators: Coordinators, logs: list[ScannedLog], now_ms: int) -> list[CoordinatorState]:
     """Returns transactions prepared for longer than the timeout that no scanned log of theirs has open."""
     places = {(log.topic, log.partition) for log in logs}
     opened = {transaction.producer_id for log in logs for transaction in log.open_transactions}
     return [
         record.noted
-        for record in own.records.values()
+        for record in coordinators.records.values()
         if record.noted is not None
         and record.noted.state in PREPARE
         and now_ms - (record.noted.updated_ms or 0) > TRANSACTION_TIMEOUT_MS

@@ -16,7 +16,7 @@ from kafka_log_lake.udfs.batches.retention import NOTHING
 def leaders(findings: Findings) -> Iterator[Section]:
     """Yields per cluster a table of the last leaders by its metadata log, missing copies first."""
     for placement in findings.placements.values():
-        rows = sorted(placement.rows.values(), key=lambda one: (not one.missing, one.has_leader))
+        rows = sorted(placement.rows.values(), key=lambda row: (not row.missing, row.has_leader))
         said = f"by __cluster_metadata of {placement.disk}, up to offset {placement.state.reached:,}"
         notes = [said, placement.missing_text, placement.state.unread_text]
         yield Section(

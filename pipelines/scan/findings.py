@@ -163,7 +163,7 @@ class Findings:
     @property
     def missing(self) -> list[tuple[ScannedLog, Unseen]]:
         """Returns offsets that no segment of their log has."""
-        return [(log, one) for log in self.logs for one in log.missing]
+        return [(log, unseen) for log in self.logs for unseen in log.missing]
 
     @property
     def is_damaged(self) -> bool:
@@ -201,7 +201,11 @@ class Findings:
 
     @cached_property
     def _by_log_dir(self) -> dict[str, str]:
-        return {os.path.realpath(path): one for one, paths in self.clusters.items() for path in paths}
+        return {
+            os.path.realpath(path): cluster_id
+            for cluster_id, paths in self.clusters.items()
+            for path in paths
+        }
 
     @property
     def copies(self) -> dict[tuple[str, str, int], list[ScannedLog]]:
@@ -240,7 +244,7 @@ def collect(
             witnesses = NO_WITNESSES
         log.account = _account(log, segments, unread[folder], witnesses)
         log.is_growing = log.tail == "torn" and has_grown(segments[-1][0].uri, segments[-1][0].length)
-        log.missing = [one for one in log.account.unseen if one.cause in MISSING_CAUSES]
+        log.missing = [unseen for unseen in log.account.unseen if unseen.cause in MISSING_CAUSES]
     findings.logs.sort(key=lambda log: (log.topic, log.partition, log.partition_dir))
     return findings
 
@@ -251,7 +255,7 @@ def _account(log: ScannedLog, scanned: list[Scanned], unread: list[int], witness
     within = [*log.missing, *filter(None, map(of_damage, log.damages))]
     limits = dict(pairwise(files))
     within += of_unread(dict.fromkeys(unread, "not read: see the unreadable files"), limits)
-    foreign = {one.file_base_offset: log.foreign.get(one.uri) for one, _ in scanned}
+    foreign = {segment.file_base_offset: log.foreign.get(segment.uri) for segment, _ in scanned}
     within += of_unread({base: kind for base, kind in foreign.items() if kind is not None}, limits)
     last, slices = scanned[-1]
     is_last, end = last.file_base_offset == files[-1], max(files[-1], log.end)

@@ -41,13 +41,16 @@ def tail_text(log: ScannedLog) -> str:
 
 
 def verdict(findings: Findings) -> Verdict:
-    logs, damages = findings.logs, [one for _, one in findings.damages]
+    logs, damages = findings.logs, [damage for _, damage in findings.damages]
     size, segments = sum(log.bytes for log in logs), sum(log.segments for log in logs)
     damaged = sum(damage.size for damage in damages)
     faults = []
     if damages:
         faults.append(f"{counted_noun(len(damages), 'damaged range')} ({counted_noun(damaged, 'byte')})")
-    wrong = Counter("base offset" if one.is_offset else "leader epoch" for _, one in findings.contradictions)
+    wrong = Counter(
+        "base offset" if contradiction.is_offset else "leader epoch"
+        for _, contradiction in findings.contradictions
+    )
     if wrong:
         named = " and ".join(counted_noun(count, f"wrong {word}") for word, count in sorted(wrong.items()))
         faults.append(f"{named}, which the batches around or the file's name contradict")
@@ -73,7 +76,7 @@ def verdict(findings: Findings) -> Verdict:
             unread if unreadable else "",
             *_foreign(logs),
             *tails.unchecked,
-            *elsewhere_texts(one for _, one in findings.missing),
+            *elsewhere_texts(unseen for _, unseen in findings.missing),
             *unlooked_texts(findings.skipped),
             *(f"{text}, which --include-deleted reads" for text in passed_over_texts(beyond)),
         ],
@@ -98,12 +101,12 @@ def _passed_over(findings: Findings) -> tuple[list[PassedOver], list[PassedOver]
     """
     known = {log.partition_dir: log.account for log in findings.logs}
     expired, others = list[PassedOver](), list[PassedOver]()
-    for one in findings.passed_over:
-        account = known.get(one.uri.rpartition("/")[0])
-        is_expired = one.reason in (DELETED, FUTURE)
-        if account is not None and one.reason == TO_DELETE:
-            is_expired = one.first_offset < max(account.start, account.witnesses.cleaned_before or 0)
-        (expired if is_expired else others).append(one)
+    for file in findings.passed_over:
+        account = known.get(file.uri.rpartition("/")[0])
+        is_expired = file.reason in (DELETED, FUTURE)
+        if account is not None and file.reason == TO_DELETE:
+            is_expired = file.first_offset < max(account.start, account.witnesses.cleaned_before or 0)
+        (expired if is_expired else others).append(file)
     return expired, others
 
 
@@ -140,16 +143,16 @@ def _tails(logs: Sequence[ScannedLog]) -> Tails:
 
 def _lost(findings: Findings, tails: Tails) -> list[str]:
     """Says what is lost in damage, in tails and between segments."""
-    damages = [one for _, one in findings.damages]
+    damages = [damage for _, damage in findings.damages]
     counted = sum(
         damage.last_lost - damage.first_lost + 1
         for damage in damages
         if damage.first_lost is not None and damage.last_lost is not None
     )
     open_ended = {
-        (log.partition_dir, one.first_lost)
-        for log, one in findings.damages
-        if one.first_lost is not None and one.last_lost is None
+        (log.partition_dir, damage.first_lost)
+        for log, damage in findings.damages
+        if damage.first_lost is not None and damage.last_lost is None
     }
     diverged = sum(row["diverged_from"] is not None for row in findings.replicas)
     return [
@@ -160,7 +163,7 @@ def _lost(findings: Findings, tails: Tails) -> list[str]:
         f"at most {counted_noun(counted, 'offset')} in damage" if counted else "",
         f"the end of {counted_noun(len(open_ended), 'log')}, of unknown length" if open_ended else "",
         *tails.lost,
-        *lost_texts(one for _, one in findings.missing),
+        *lost_texts(unseen for _, unseen in findings.missing),
         "the records at these offsets, if that base offset is right" if _unconfirmed(findings.logs) else "",
     ]
 
@@ -193,10 +196,14 @@ def next_steps(findings: Findings) -> list[str]:
     kinds = [
         _decoding(findings),
         _comparing(findings),
-        [_moving(log, one) for log, one in _resumable(findings) if is_only],
+        [_moving(log, damage) for log, damage in _resumable(findings) if is_only],
         [_ending(*each) for each in _hanging(findings)],
         [_replacing(log) for log in _cut(findings) if is_only],
-        [_looking(log, one) for log, one in findings.contradictions if one.segment.startswith(_LOCAL)],
+        [
+            _looking(log, contradiction)
+            for log, contradiction in findings.contradictions
+            if contradiction.segment.startswith(_LOCAL)
+        ],
     ]
     in_turn = [kind[at] for at in range(max(map(len, kinds))) for kind in kinds if at < len(kind)]
     comments: dict[str, str] = {}
@@ -264,7 +271,11 @@ def _looking(log: ScannedLog, contradiction: Contradiction) -> Step:
 
 def _resumable(findings: Findings) -> list[tuple[ScannedLog, DamagedRange]]:
     """Returns damaged ranges after which a consumer can go on, the largest loss first."""
-    ranges = [(log, one) for log, one in findings.damages if one.first_lost is not None and one.next_offset]
+    ranges = [
+        (log, damage)
+        for log, damage in findings.damages
+        if damage.first_lost is not None and damage.next_offset
+    ]
     return sorted(ranges, key=lambda each: (each[1].first_lost or 0) - (each[1].next_offset or 0))
 
 

@@ -85,8 +85,13 @@ def _faults(findings: Findings, names: Mapping[str, str]) -> Iterator[Section]:
         "contradictions",
         ("log", "segment", "position", "what"),
         [
-            (names[log.partition_dir], _file(one.segment), f"{one.position:,}", one.what)
-            for log, one in findings.contradictions
+            (
+                names[log.partition_dir],
+                _file(contradiction.segment),
+                f"{contradiction.position:,}",
+                contradiction.what,
+            )
+            for log, contradiction in findings.contradictions
         ],
         (2,),
     )
@@ -94,8 +99,8 @@ def _faults(findings: Findings, names: Mapping[str, str]) -> Iterator[Section]:
         "missing",
         ("log", "first lost", "last lost", "why"),
         [
-            (names[log.partition_dir], f"{one.first:,}", one.last_text, one.why)
-            for log, one in findings.missing
+            (names[log.partition_dir], f"{unseen.first:,}", unseen.last_text, unseen.why)
+            for log, unseen in findings.missing
         ],
         (1, 2),
     )

@@ -24,7 +24,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
                 if name not in ("formats", "looks", "account", "missing", "segment_times")
             },
             "account": _account(log.account),
-            "missing": [one.to_json() for one in log.missing],
+            "missing": [unseen.to_json() for unseen in log.missing],
             "damages": [
                 {**asdict(damage), "first_lost": damage.first_lost, "last_lost": damage.last_lost}
                 for damage in log.damages
@@ -59,15 +59,16 @@ def to_json(findings: Findings) -> dict[str, Any]:
         **({"replicas": [_plain(row) for row in findings.replicas]} if findings.replicas else {}),
         **disks.objects(findings),
         "prepared_transactions": [
-            {**asdict(one), "partitions": sorted(one.partitions)} for one in findings.prepared
+            {**asdict(transaction), "partitions": sorted(transaction.partitions)}
+            for transaction in findings.prepared
         ],
         "swap_files": findings.swap_files,
         "tier_report": tier.to_json(findings),
         "reads": reads.counted().to_json(),
         "skipped": dict(sorted(findings.skipped.items())),
-        "passed_over": [one._asdict() for one in findings.passed_over],
+        "passed_over": [file._asdict() for file in findings.passed_over],
         "unreadable": findings.unreadable,
-        "unloadable": [one.to_json() for one in findings.unloadable],
+        "unloadable": [entry.to_json() for entry in findings.unloadable],
         "warnings": findings.warnings,
         "verdict": losses.verdict(findings).sentence,
         "next": next_steps(findings),
@@ -81,12 +82,12 @@ def _account(account: Account) -> dict[str, Any]:
         "end": account.end,
         "is_sound": account.is_sound,
         "is_whole": account.is_whole,
-        "unseen": [one.to_json() for one in account.unseen],
+        "unseen": [unseen.to_json() for unseen in account.unseen],
         "unexplained": account.unexplained,
-        "aside": [one._asdict() for one in account.aside],
+        "aside": [file._asdict() for file in account.aside],
     }
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
     """Returns a row with times as ISO 8601."""
-    return {name: one.isoformat() if isinstance(one, datetime) else one for name, one in row.items()}
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}

@@ -230,8 +230,8 @@ def _dataset(path: str, table: OpenTable) -> ds.Dataset:
 
     system, folder = open_store(path)
     schema = table.declared.arrow_schema()
-    own = pa.schema([schema.field(name) for name in table.declared.partitioned_by])
-    folders, form = ds.partitioning(own, flavor="hive"), ds.ParquetFileFormat()
+    partition_columns = pa.schema([schema.field(name) for name in table.declared.partitioned_by])
+    folders, form = ds.partitioning(partition_columns, flavor="hive"), ds.ParquetFileFormat()
     fragments = [
         form.make_fragment(f"{folder}/{file}", system, folders.parse(named))
         for named, file in table.files.items()
@@ -282,10 +282,10 @@ def _opened(table: DeltaTable, declared: Table) -> OpenTable:
     names = ("path", *(f"partition.{name}" for name in declared.partitioned_by))
     columns = (column.to_pylist() for column in data_files(table).select(names).columns)
     paths = {}
-    for number, (file, *own) in enumerate(zip(*columns, strict=True)):
+    for number, (file, *partition_values) in enumerate(zip(*columns, strict=True)):
         folders = "".join(
             f"{name}={NULL if value is None else _escaped(value)}/"
-            for name, value in zip(declared.partitioned_by, own, strict=True)
+            for name, value in zip(declared.partitioned_by, partition_values, strict=True)
         )
         paths[f"{folders}{number}.parquet"] = file
     return OpenTable(declared, paths)

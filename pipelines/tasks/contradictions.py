@@ -63,8 +63,8 @@ def contradictions(
     number = np.repeat(np.arange(len(segments)), [len(rows) for rows in epochs])
     rows = np.concatenate(epochs) if epochs else np.zeros(0, dtype=EPOCHS)
     for at in np.flatnonzero(wrong_epochs(rows["leader_epoch"]) & (rows["batches"] == 1)).tolist():
-        before, own, after = rows["leader_epoch"][at - 1 : at + 2].tolist()
-        what = f"leader epoch {own} is not between {before} and {after}"
+        before, epoch, after = rows["leader_epoch"][at - 1 : at + 2].tolist()
+        what = f"leader epoch {epoch} is not between {before} and {after}"
         places.append(Contradiction(segments[number[at]][0], int(rows["position"][at]), False, what))
     return places
 

@@ -56,16 +56,16 @@ def typed_tables(
     for folder in (folder_ for folder_ in FOLDERS if not text or folder_ in text):
         folders = _tables_in(address, folder)
         names = safe_names([unquote(name) for name in folders])
-        for name, own in zip(names, folders, strict=True):
-            is_meant = topics is None or unquote(own) in topics
+        for name, encoded in zip(names, folders, strict=True):
+            is_meant = topics is None or unquote(encoded) in topics
             if not is_meant or (name.casefold() not in text and text):
                 continue
             with suppress(TableNotFoundError):
-                table = f"{folder}/{own}"
+                table = f"{folder}/{encoded}"
                 delta = open_table(table_path(address, table))
                 version = version_at(address, table, delta, at)
                 if version is not None:
-                    yield _opened((folder, name, unquote(own), table), delta, version)
+                    yield _opened((folder, name, unquote(encoded), table), delta, version)
 
 
 def typed_topics(address: str) -> list[str]:

@@ -142,13 +142,13 @@ def _read(name: str, text: str, in_session_only: bool) -> View:
 
 def _read_all() -> tuple[View, ...]:
     """Reads every view, each after those that it reads or has columns of."""
-    own, rules = (
+    folder_of_views, rules = (
         resources.files("kafka_log_lake.pipelines.views"),
         resources.files("kafka_log_lake.pipelines.rules"),
     )
     files = {
         file.name.removesuffix(".sql"): (with_constants(file.read_text()), folder.name == "session")
-        for folder in (own, rules, own / "session")
+        for folder in (folder_of_views, rules, folder_of_views / "session")
         for file in sorted(folder.iterdir(), key=lambda file_: file_.name)
         if file.name.endswith(".sql")
     }

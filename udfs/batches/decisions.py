@@ -19,7 +19,9 @@ def decide(table: Sequence[Case], holding: Container[str]) -> list[str]:
 def as_sql(table: Sequence[Case], answer: int = 0) -> str:
     """Returns an SQL expression over boolean columns with the names of the conditions. answer: which one."""
     *cases, (_, *last) = table
-    whens = [f"WHEN {' AND '.join(needed.split())} THEN {text(own[answer])}" for needed, *own in cases]
+    whens = [
+        f"WHEN {' AND '.join(needed.split())} THEN {text(answers[answer])}" for needed, *answers in cases
+    ]
     return f"CASE {' '.join(whens)} ELSE {text(last[answer])} END"
 
 

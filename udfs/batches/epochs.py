@@ -12,8 +12,8 @@ def wrong_epochs(epoch: np.ndarray, log: np.ndarray | None = None) -> np.ndarray
     each; None if all are of one.
     """
     wrong = np.zeros(len(epoch), dtype=bool)
-    before, own, after = epoch[:-2], epoch[1:-1], epoch[2:]
-    wrong[1:-1] = (before >= 0) & (before <= after) & ((own < before) | (own > after))
+    before, middle, after = epoch[:-2], epoch[1:-1], epoch[2:]
+    wrong[1:-1] = (before >= 0) & (before <= after) & ((middle < before) | (middle > after))
     if log is not None:
         wrong[1:-1] &= log[2:] == log[:-2]
     return wrong

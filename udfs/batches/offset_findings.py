@@ -115,8 +115,8 @@ def order(
     runs = _with_damage(runs, damaged)
     is_wrong = np.zeros(len(runs), dtype=bool)
     is_wrong[runs["batches"] > 0] = misplaced(runs[runs["batches"] > 0])
-    own = np.flatnonzero(~is_wrong)
-    kept, batches = runs[own], np.maximum(runs["batches"][own], 1)
+    right_ones = np.flatnonzero(~is_wrong)
+    kept, batches = runs[right_ones], np.maximum(runs["batches"][right_ones], 1)
     by_offset = np.lexsort((np.arange(len(kept)), kept["first_last"], kept["first"]))
     sorted_ = kept[by_offset]
     number_last = np.cumsum(batches)[by_offset]
@@ -125,12 +125,12 @@ def order(
     # the batch before is the one that begins last, of those with one base offset the longest
     ranked = np.lexsort((by_offset, sorted_["last"], sorted_["last_base"]))
     nearest = ranked[np.maximum.accumulate(np.argsort(ranked))]
-    before_it = np.concatenate([[-1], own[by_offset][nearest]]).astype(np.int64)
+    before_it = np.concatenate([[-1], right_ones[by_offset][nearest]]).astype(np.int64)
 
     # a row for each run, and one for the end
     rows = np.zeros(len(kept) + 1, dtype=HOLE)
     rows["first"] = np.concatenate([[files[0]], reached + 1])  # past 2^63 - 1 it wraps
-    rows["next"], rows["run"] = np.append(sorted_["first"], -1), np.append(own[by_offset], -1)
+    rows["next"], rows["run"] = np.append(sorted_["first"], -1), np.append(right_ones[by_offset], -1)
     rows["run_before"], rows["file_base"] = before_it, np.append(sorted_["file_base"], AT_END)
     rows["damages"] = _grown(sorted_["damages"], len(damaged))
     rows["damaged_bytes"] = _grown(sorted_["damaged_bytes"], int(damaged[:, 2].sum()))

@@ -79,14 +79,14 @@ def runs_of(
 def joined(runs: np.ndarray, begins: np.ndarray) -> np.ndarray:
     """Joins runs (RUN[n]) up to the next one that begins another run (bool[n]); the first one does."""
     at = np.flatnonzero(begins)
-    found = np.take(runs, at)
+    merged = np.take(runs, at)
     if len(at):
         ends = np.append(at[1:], len(runs)) - 1
         for name in ("last", "last_base"):
-            found[name] = runs[name][ends]
-        found["batches"] = np.add.reduceat(runs["batches"], at)
-        found["is_cleaned"] = np.logical_or.reduceat(runs["is_cleaned"], at)
-    return found
+            merged[name] = runs[name][ends]
+        merged["batches"] = np.add.reduceat(runs["batches"], at)
+        merged["is_cleaned"] = np.logical_or.reduceat(runs["is_cleaned"], at)
+    return merged
 
 
 def misplaced(runs: np.ndarray, log: np.ndarray | None = None) -> np.ndarray:

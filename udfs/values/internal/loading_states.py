@@ -73,7 +73,11 @@ class ShareReplay:
             self._states.pop(place, None)
             return None
         start = value["startOffset"]
-        ends = [one["lastOffset"] for one in value["stateBatches"] if one["lastOffset"] < one["firstOffset"]]
+        ends = [
+            batch["lastOffset"]
+            for batch in value["stateBatches"]
+            if batch["lastOffset"] < batch["firstOffset"]
+        ]
         if record.name == "ShareUpdate" and before is not None:
             start = before[0] if start == -1 else start
             ends = [end for end in (*before[1], *ends) if end >= start]
@@ -145,7 +149,7 @@ class MetadataReplay:
             return f"topic {topic_id} is not there"
         if name == "RemoveTopicRecord":
             del image.topics[topic_id]
-            image.names = {one: owner for one, owner in image.names.items() if owner != topic_id}
+            image.names = {topic: owner for topic, owner in image.names.items() if owner != topic_id}
         elif name == "PartitionRecord":
             partitions.add(value["partitionId"])
         elif name == "PartitionChangeRecord" and value["partitionId"] not in partitions:
@@ -199,11 +203,11 @@ class ConnectReplay:
             self._commit(offset, name, count)
 
     def _commit(self, offset: int, name: str, count: int) -> None:
-        found = self._waiting.pop(name, set())
+        numbers = self._waiting.pop(name, set())
         if name not in self.connectors:
             self.tasks.pop(name, None)
             why = f"the tasks of connector {name} lie before its configuration: a worker ignores them"
-        elif missing := set(range(count)) - found:
+        elif missing := set(range(count)) - numbers:
             self.inconsistent.add(name)
             self.tasks[name] = count
             why = (
