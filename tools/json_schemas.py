@@ -154,7 +154,8 @@ _ROOM = record(
     | {"retention_frees_bytes": WHOLE, "held_by": or_null(TEXT), "held_ms": or_null(WHOLE)}
 )
 _READS = record(dict.fromkeys(("sources", "tier"), record({"requests": WHOLE, "bytes": WHOLE})))
-_UNLOADABLE = {"topic": TEXT, "partition": WHOLE, "partition_dir": TEXT}
+_PLACE = {"topic": TEXT, "partition": WHOLE, "partition_dir": TEXT}
+_UNLOADABLE = {"unloadable": listed(record(_PLACE | of_class(Stop)["properties"]))}
 _TIER = of_table(TIER_REPORT)
 _TIER = {
     **_TIER,
@@ -167,7 +168,7 @@ SCAN = record(
     | {"room": listed(_ROOM), "prepared_transactions": listed(of_class(CoordinatorState))}
     | {"swap_files": listed(TEXT), "skipped": named(WHOLE), "passed_over": listed(of_class(PassedOver))}
     | {"tier_report": or_null(listed(_TIER)), "reads": or_null(_READS), "unreadable": named(TEXT)}
-    | {"unloadable": listed(record(_UNLOADABLE | of_class(Stop)["properties"]))}
+    | _UNLOADABLE
     | {"warnings": listed(TEXT), "verdict": TEXT, "next": listed(TEXT)},
     optional=("replicas",),
 )
@@ -227,6 +228,7 @@ RESTORE = of_class(
     security=listed(of_class(SecurityDone)),
     is_whole=TRUTH,
 )
+LOAD_CHECK = record({"logs": WHOLE, **_UNLOADABLE, "warnings": listed(TEXT), "verdict": TEXT})
 MCP = record(
     {"note": TEXT, "rows": listed({"type": "object"}), "is_cut": TRUTH, "not_searched": listed(TEXT)}
 )
@@ -240,6 +242,7 @@ OUTPUTS: dict[str, tuple[str, Schema]] = {
     "quality": ("quality.json of quality-report", QUALITY),
     "recover": ("recover --json", RECOVER),
     "restore": ("restore --json", RESTORE),
+    "load_check": ("load-check --json", LOAD_CHECK),
     "mcp": ("the answer of each tool of mcp", MCP),
 }
 

@@ -91,6 +91,12 @@ def test_inspect(capsys: pytest.CaptureFixture[str]) -> None:
             check("inspect", found)
 
 
+def test_load_check(capsys: pytest.CaptureFixture[str]) -> None:
+    (found,) = run(capsys, "load-check", str(corpus.ROOT.parent / "groups"), "--json")
+    assert found["unloadable"]
+    check("load_check", found)
+
+
 def test_decode_and_the_quality_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = str(tmp_path / "lake")
     for job in ("decode", "decode", "ingest"):

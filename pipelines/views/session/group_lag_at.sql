@@ -33,8 +33,7 @@ WITH said AS (
     CASE WHEN is_read THEN commit_timestamp END AS commit_timestamp, unread_commits
   FROM commits WHERE age = 1 AND (unread_commits > 0 OR (is_read AND committed_offset IS NOT NULL))
 ), logs_of AS (
-  SELECT l.cluster, l.topic, l.partition, max(b.log_start_offset) AS log_start_offset,
-    max(CASE WHEN b.is_cut THEN b.log_start_offset END) AS cut_before
+  SELECT l.cluster, l.topic, l.partition, max(b.log_start_offset) AS log_start_offset
   FROM log_clusters l JOIN log_starts b ON b.topic = l.topic AND b.partition = l.partition AND b.partition_dir = l.partition_dir
   WHERE l.internal_topic = '__consumer_offsets'
   GROUP BY l.cluster, l.topic, l.partition
@@ -70,14 +69,14 @@ WITH said AS (
 )
 SELECT h.topic, h.partition, h.committed_offset, h.commit_timestamp, e.end_offset,
   CASE WHEN e.end_offset IS NOT NULL AND h.committed_offset IS NOT NULL THEN CAST(least(greatest(
-    CAST(e.end_offset AS DECIMAL(38, 0)) - greatest(h.committed_offset, coalesce(o.cut_before, h.committed_offset)), 0),
+    CAST(e.end_offset AS DECIMAL(38, 0)) - greatest(h.committed_offset, coalesce(o.log_start_offset, h.committed_offset)), 0),
     9223372036854775807) AS BIGINT) END AS lag,
   o.log_start_offset, h.cluster, h.unread_commits,
   CASE WHEN h.unread_commits > 0 THEN 'later commits of the group can''t be read (consumer_offsets.error): it may have been further'
     WHEN o.log_start_offset IS NULL THEN 'the lake has no log of this partition in the group''s cluster'
     WHEN e.end_offset IS NULL THEN 'the lake has no record of this partition up to that time'
     WHEN u.records > 0 THEN 'some records of __consumer_offsets can''t be read (unread_internal): one may be a later commit of the group'
-    WHEN h.committed_offset < o.cut_before THEN 'the committed offset lies below the log start: the group goes on where auto.offset.reset says'
+    WHEN h.committed_offset < o.log_start_offset THEN 'the committed offset lies below the log start: the group goes on where auto.offset.reset says'
     END AS note, coalesce(s.last_stable_offset, e.end_offset) AS last_stable_offset,
   CASE WHEN e.end_offset IS NOT NULL AND h.committed_offset IS NOT NULL THEN CAST(least(greatest(
     CAST(coalesce(s.last_stable_offset, e.end_offset) AS DECIMAL(38, 0)) - greatest(h.committed_offset, coalesce(o.log_start_offset, h.committed_offset)), 0),
