@@ -167,7 +167,7 @@ PUBLIC = {
     "records": ("messages", "committed_records", "latest_by_key", "key_history"),
     "damage": ("lost_offsets", "offset_gaps", "crc_report", "damaged_keys"),
     "consumers": (
-        *("consumer_groups", "consumer_offsets", "group_lag", "group_lag_at", "group_seeks"),
+        *("consumer_groups", "consumer_offsets", "group_lag", "group_lag_at", "group_members", "group_seeks"),
         *("share_groups", "unused_topics"),
     ),
     "applications": (

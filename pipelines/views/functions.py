@@ -100,6 +100,7 @@ def register_internal_topics(spark: SparkSession, text: str = "") -> None:
 
     - ``kafka_internal_record(topic, key, value)``: any record of an internal topic, key and value as JSON
     - ``kafka_offset_commit(key, value)``: a record of ``__consumer_offsets`` that is an offset commit
+    - ``kafka_group_members(records, topics)``: the members of a group, of its current records
     - ``kafka_share_partition(records)``: the state that records of one share partition give, in order
     - ``kafka_transaction_state(key, value)``: a record of ``__transaction_state``
 

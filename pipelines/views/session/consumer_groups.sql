@@ -14,6 +14,7 @@
 --   record_type int: Record type as stored
 --   version int: Version of the value; null for a tombstone
 --   log_partition, record_offset, record_timestamp, segment, cluster, error, raw_key, raw_value: as in consumer_offsets
+--   record_key string: The whole key as JSON
 SELECT coalesce(get_json_object(d.key, '$.group'), get_json_object(d.key, '$.groupId')) AS `group`,
   d.name AS kind, get_json_object(d.key, '$.memberId') AS member_id,
   get_json_object(d.value, '$.protocolType') AS protocol_type,
@@ -26,7 +27,8 @@ SELECT coalesce(get_json_object(d.key, '$.group'), get_json_object(d.key, '$.gro
   row_number() OVER (PARTITION BY cluster, partition, key ORDER BY offset DESC, segment) = 1 AS is_current,
   d.type AS record_type, d.version, partition AS log_partition, offset AS record_offset,
   timestamp AS record_timestamp, segment, cluster,
-  d.error, if(d.error IS NOT NULL, key, NULL) AS raw_key, if(d.error IS NOT NULL, value, NULL) AS raw_value
+  d.error, if(d.error IS NOT NULL, key, NULL) AS raw_key, if(d.error IS NOT NULL, value, NULL) AS raw_value,
+  d.key AS record_key
 FROM (
   SELECT *, kafka_internal_record(topic, key, value) AS d FROM internal_records
   WHERE topic = '__consumer_offsets' AND coalesce(substring(hex(key), 1, 4) NOT IN ('0000', '0001'), true)

@@ -96,7 +96,15 @@ def rows(database: DuckDBPyConnection, relation: str) -> tuple[Counter[str], int
 
 # No log of this lake has a row there
 EMPTY = {"share_group_states", "remote_log_metadata", "group_lag_at", "key_history", "consumer_groups"}
-EMPTY |= {*PUBLIC["applications"], "connect_records", "connect_commits", "mm2_records", "share_groups"}
+
+EMPTY |= {
+    *PUBLIC["applications"],
+    "connect_records",
+    "connect_commits",
+    "mm2_records",
+    "share_groups",
+    "group_members",
+}
 EMPTY |= {"healed_records", "encryption_keys", "schema_encoders", "current_checkpoints", "unread_internal"}
 
 

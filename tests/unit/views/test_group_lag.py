@@ -143,6 +143,7 @@ def test_topics_that_nobody_uses(ask: Ask) -> None:
 DOUBTS = {
     "__consumer_offsets": (
         'SELECT * FROM group_lag WHERE "group" IS NULL',
+        'SELECT * FROM group_members WHERE "group" IS NULL AND unread_records > 0',
         "SELECT * FROM group_lag_at('nobody', TIMESTAMP '2030-01-01') WHERE note LIKE '%unread_internal%'",
         "SELECT * FROM unused_topics(TIMESTAMP '2030-01-01') WHERE unread_records > 0",
     ),

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from dataclasses import asdict
+from typing import Any, get_type_hints
 
 import pyarrow as pa
 
 from kafka_log_lake.udfs.values.apps import user_data
+from kafka_log_lake.udfs.values.internal.group_members import GroupMember, group_members
 from kafka_log_lake.udfs.values.internal.share import STATES, share_partition
 from kafka_log_lake.udfs.values.internal.topics import (
     TOPICS,
@@ -237,9 +239,30 @@ def share_partitions(records: pa.Array) -> pa.Array:
     return structs(SHARE_PARTITION, map(share_partition, records.to_pylist()))
 
 
+_ARROW = {bool: pa.bool_(), int: pa.int32(), str: pa.string(), list[str]: pa.list_(pa.string())}
+GROUP_MEMBERS = pa.list_(
+    pa.struct(
+        [
+            (name, next(arrow for kind, arrow in _ARROW.items() if hint in (kind, kind | None)))
+            for name, hint in get_type_hints(GroupMember).items()
+        ]
+    )
+)
+
+
+def members_of_groups(records: pa.Array, topics: pa.Array) -> pa.Array:
+    """Returns the members of each group, as GROUP_MEMBERS: ``group_members``.
+
+    records: JSON arrays of a group's current records. topics: names of topic ids.
+    """
+    pairs = zip(records.to_pylist(), topics.to_pylist(), strict=True)
+    return pa.array([[asdict(member) for member in group_members(*pair)] for pair in pairs], GROUP_MEMBERS)
+
+
 # The SQL functions of internal topics: name -> (takes, code, gives)
 FUNCTIONS: dict[str, tuple[tuple[str, ...], Callable[..., pa.Array], pa.DataType]] = {
     "kafka_internal_record": (("string", "binary", "binary"), internal_records, INTERNAL_RECORD),
+    "kafka_group_members": (("string", "string"), members_of_groups, GROUP_MEMBERS),
     "kafka_share_partition": (("string",), share_partitions, SHARE_PARTITION),
     "kafka_offset_commit": (("binary", "binary"), offset_commits, OFFSET_COMMIT),
     "kafka_transaction_state": (("binary", "binary"), transaction_states, TRANSACTION_STATE),
