@@ -12,7 +12,14 @@ from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.engine.session import configured
 from kafka_log_lake.pipelines.lake.commit import LakeWriter
 from kafka_log_lake.pipelines.plan.slices import SEGMENT_COST, Segment
-from kafka_log_lake.pipelines.tasks.slice_rows import BINARY, DIRECT, RAW, SliceReader, choose_mode
+from kafka_log_lake.pipelines.tasks.slice_rows import (
+    BINARY,
+    DIRECT,
+    RAW,
+    ProcessReader,
+    SliceReader,
+    choose_mode,
+)
 from kafka_log_lake.udfs.format import schema
 
 _BIG_CONTENT = 2**26
@@ -29,7 +36,7 @@ def open_reader(
     """Yields the SliceReader for these segments, with the Spark that it needs."""
     mode = choose_mode(settings, [s.segment for s in segments])
     if mode == DIRECT and settings.sink == ARROW and on_demand.is_plain:
-        yield SliceReader(on_demand, mode, settings.slice_bytes, settings.max_content, in_processes=True)
+        yield ProcessReader(on_demand, mode, settings.slice_bytes, settings.max_content)
         return
     with progress.phase("starting Spark"):
         spark = on_demand.checked_spark

@@ -45,9 +45,8 @@ ReportRow = tuple[int, str, str]  # group_id, kind, payload: a data file, or the
 class SliceReader:
     """Brings the bytes of a run's slices to the workers.
 
-    mode: DIRECT, BINARY or RAW. raw: the table raw_segments if mode is RAW. in_processes: whether the workers
-    are processes of this machine; else they are Spark's. slice_bytes: see ``pipelines.plan.slices``.
-    max_content: see ``FileRows``.
+    The workers are Spark's. mode: DIRECT, BINARY or RAW. raw: the table raw_segments if mode is RAW.
+    slice_bytes: see ``pipelines.plan.slices``. max_content: see ``FileRows``.
     """
 
     on_demand: SparkOnDemand
@@ -55,7 +54,6 @@ class SliceReader:
     slice_bytes: int
     max_content: int
     raw: DataFrame | None = None
-    in_processes: bool = False
 
     @property
     def spark(self) -> SparkSession:
@@ -68,20 +66,13 @@ class SliceReader:
 
     def reports(self, name: StageName, options: StageOptions, slices: Sequence[Slice]) -> list[ReportRow]:
         """Runs a stage that gives reports on these slices; not on all of them where it ``was_stopped``."""
-        if not self.in_processes:
-            done = self.observed(slices, stage(name, options), REPORT_DDL)
-            return [tuple(row) for row in done.collect()]
-        processes = self.on_demand.processes
-        is_little = sum(slice_.stop - slice_.start for slice_ in slices) < LITTLE
-        tasks = pack(slices, 1 if is_little else processes.number, self.slice_bytes)
-        work = partial(run_stage, partial(stage, name, options))
-        answers = processes.map(work, map(to_arrow, tasks), may_stop=True)
-        return [tuple(row.values()) for answer in answers for row in answer.to_pylist()]
+        done = self.observed(slices, stage(name, options), REPORT_DDL)
+        return [tuple(row) for row in done.collect()]
 
     @property
     def was_stopped(self) -> bool:
         """Says whether Ctrl-C ended the last stage early. Spark gives nothing of a stage that it ended."""
-        return self.in_processes and self.on_demand.processes.was_stopped
+        return False
 
     def observed(self, slices: Sequence[Slice], work: Stage, ddl: str) -> DataFrame:
         """Returns the rows that a stage of Spark gives for these slices, among them reports.
@@ -97,8 +88,6 @@ class SliceReader:
 
     def finished_share(self) -> AbstractContextManager[Callable[[], float]]:
         """Gives a function for the share of finished tasks of the stage that runs in the block, 0 to 1."""
-        if self.in_processes:
-            return nullcontext(self.on_demand.processes.finished_share)
         return driver_of(self.spark).finished_share()
 
     def slices(self, segments: Iterable[Segment], first_group: int = 0, split: bool = True) -> list[Slice]:
@@ -139,6 +128,25 @@ class SliceReader:
             .withColumnsRenamed({"at": "chunk_position", "bytes": "content"})
             .drop("owner", "size")
         )
+
+
+class ProcessReader(SliceReader):
+    """A SliceReader whose workers are processes of this machine: they open the files themselves."""
+
+    def reports(self, name: StageName, options: StageOptions, slices: Sequence[Slice]) -> list[ReportRow]:
+        processes = self.on_demand.processes
+        is_little = sum(slice_.stop - slice_.start for slice_ in slices) < LITTLE
+        tasks = pack(slices, 1 if is_little else processes.number, self.slice_bytes)
+        work = partial(run_stage, partial(stage, name, options))
+        answers = processes.map(work, map(to_arrow, tasks), may_stop=True)
+        return [tuple(row.values()) for answer in answers for row in answer.to_pylist()]
+
+    @property
+    def was_stopped(self) -> bool:
+        return self.on_demand.processes.was_stopped
+
+    def finished_share(self) -> AbstractContextManager[Callable[[], float]]:
+        return nullcontext(self.on_demand.processes.finished_share)
 
 
 def _is_opened(segment: Segment) -> bool:
