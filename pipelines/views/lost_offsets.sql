@@ -7,7 +7,7 @@
 --   first_lost bigint: First lost offset
 --   last_lost bigint: Last lost offset; null for damage after the last sound batch
 --   max_records decimal(20,0): Upper bound of lost records; null where last_lost is. Decimal, so that no sum of it overflows
---   cause string: damage; wrong_base_offset: the records are there, under other offsets; missing_segment; missing_end, missing_start: by the broker's files
+--   cause string: damage; wrong_base_offset: the records are there, under other offsets, and may be fewer; missing_segment; missing_end, missing_start: by the broker's files
 --   is_certain boolean: Records were there; false where the cleaner, retention or a truncation may have removed them
 --   damaged_ranges bigint: Damaged ranges there; 0 where something is missing
 --   damaged_bytes bigint: Their bytes
