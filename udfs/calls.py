@@ -32,7 +32,7 @@ def run_stage(make: MakeStage, rows: pa.Table) -> pa.Table:
     return pa.Table.from_batches(batches) if batches else pa.table({})
 
 
-def run_each(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+def run_each(function: Callable[[Any], Any], items: Sequence[object]) -> list[Any]:
     """Returns what a function gives for each of some items."""
     return [function(item) for item in items]
 

@@ -5,7 +5,6 @@ objects, metadata and disks do not agree on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 
@@ -21,7 +20,7 @@ def store_tier(lake: LakeWriter, listing: Listing) -> None:
     _store(lake, SEGMENT_PLACES, listing.segment_places, "place IS NOT NULL")
 
 
-def _store(lake: LakeWriter, table: Table, rows: Sequence[dict[str, Any]], every: str) -> None:
+def _store(lake: LakeWriter, table: Table, rows: Sequence[dict[str, object]], every: str) -> None:
     schema = table.arrow_schema()
     now = pa.Table.from_pylist(list(rows), schema)
     stored = lake.read(table, schema.names) if lake.has(table) else schema.empty_table()

@@ -211,7 +211,7 @@ def _write(output: Any) -> None:
         sys.stdout.buffer.write(output)
 
 
-def run(settings: Settings, file: Sequence[str], files: str | None = None, **options: Any) -> None:
+def run(settings: Settings, file: Sequence[str], files: str | None = None, **options: object) -> None:
     """Prints the files. files: more of them, separated by commas.
 
     Raises a UserError for a file that is not there or not known, a JobError where the tool fails.

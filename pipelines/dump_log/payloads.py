@@ -239,7 +239,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 _ESCAPED = re.compile(r"\\\\|\\u00[0-9a-f]{2}")
 
 
-def jackson(fields: Any) -> str:
+def jackson(fields: object) -> str:
     """Returns JSON as Jackson writes it: no blanks, escapes with capital digits, no unknown tagged fields."""
     if isinstance(fields, dict):
         parts = (f"{_encode(k)}:{jackson(v)}" for k, v in fields.items() if k != UNKNOWN_TAGS)

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -67,7 +67,9 @@ def commit(table: DeltaTable, write: Callable[[DeltaTable], T]) -> T | None:
     return patiently(lambda: write(table) if table.version() == version else None)
 
 
-def add_action(path: str, size: int, values: Mapping[str, str | None], stats: Mapping[str, Any]) -> AddAction:
+def add_action(
+    path: str, size: int, values: Mapping[str, str | None], stats: Mapping[str, object]
+) -> AddAction:
     """Adds a data file in a transaction. values: of its partition. stats: Delta's statistics of it."""
     return AddAction(path, size, dict(values), int(time.time() * 1000), True, json.dumps(stats))
 

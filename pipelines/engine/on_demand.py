@@ -98,7 +98,7 @@ class SparkOnDemand:
         """Returns the worker processes of this machine, for what needs no Spark."""
         return WorkerPool(self.settings.processes)
 
-    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    def map(self, function: Callable[[Any], Any], items: Iterable[object]) -> Iterator[Any]:
         """Yields what a function gives for each item, in their order: in workers, or in the session's tasks.
 
         The function is one that workers can import; it, the items and its results can be pickled. Each item

@@ -60,7 +60,7 @@ class WorkerPool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def submit(self, function: Callable[[Any], Any], item: Any) -> Future[Any]:
+    def submit(self, function: Callable[[Any], Any], item: object) -> Future[Any]:
         """Calls a function in a worker; all of the call and its result can be pickled.
 
         Its future raises a StageFailed or a RunFailed where all attempts fail; a JobError of the function.
@@ -77,7 +77,7 @@ class WorkerPool:
     def map(
         self,
         function: Callable[[Any], Any],
-        items: Iterable[Any],
+        items: Iterable[object],
         together: int = 1,
         may_stop: bool = False,
     ) -> Iterator[Any]:

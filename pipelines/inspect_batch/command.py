@@ -23,7 +23,7 @@ from kafka_log_lake.pipelines.engine.run_command import run_command
 from kafka_log_lake.pipelines.tier.keys import use_keys
 
 
-def run(settings: Settings, file: str, **options: Any) -> None:
+def run(settings: Settings, file: str, **options: object) -> None:
     """Inspects one batch. Raises a UserError for a file, a position or an offset that is not there."""
     from kafka_log_lake.udfs.storage.byte_source import SourceError  # the decoder: --help does not need it
 

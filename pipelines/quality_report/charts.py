@@ -107,7 +107,9 @@ def _number(title: str, **more: Any) -> dict[str, Any]:
     return {"field": "value", "type": "quantitative", "title": title, "axis": axis, **more}
 
 
-def _bars(label: str, rows: Sequence[Row], value: dict[str, Any], kinds: Sequence[str], **more: Any) -> Chart:
+def _bars(
+    label: str, rows: Sequence[Row], value: dict[str, Any], kinds: Sequence[str], **more: object
+) -> Chart:
     """Draws one bar for each place, stacked of the values of its kinds, in the order that the rows name."""
     encoding = {
         "y": _names(rows),

@@ -312,7 +312,7 @@ def _sql(name: str) -> str:
     )
 
 
-def _query(database: duckdb.DuckDBPyConnection, name: str, **parameters: Any) -> list[tuple[Any, ...]]:
+def _query(database: duckdb.DuckDBPyConnection, name: str, **parameters: object) -> list[tuple[Any, ...]]:
     return database.execute(_sql(name), parameters or None).fetchall()
 
 

@@ -33,7 +33,7 @@ _CHARTS: tuple[Callable[[QualityReport], charts.Chart | None], ...] = (
 _MARKDOWN = str.maketrans({**{c: f"\\{c}" for c in "\\`*_[]|~"}, "<": "&lt;", ">": "&gt;", "&": "&amp;"})
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: object) -> Any:
     """Returns what a template prints for a value: text without control characters, "" for None."""
     if value is None:
         return ""

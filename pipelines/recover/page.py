@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kafka_log_lake.pipelines.cli.generated import csv_cell, html_text
 from kafka_log_lake.pipelines.cli.pages import Columns, Row, data_cell, html_list, html_table, page_head
@@ -24,6 +24,9 @@ from kafka_log_lake.pipelines.recover.restore import (
 )
 from kafka_log_lake.pipelines.sql.database import open_database
 from kafka_log_lake.udfs.format.recovery_tables import DIVERGENCE, LOST_RANGES, REPLICA_REPORT
+
+if TYPE_CHECKING:
+    import duckdb
 
 _SHOWN = 500  # rows of a table on the page
 
@@ -47,7 +50,7 @@ def write_report(done: Recovered, folder: str, lake: str | None) -> None:
         (place / "recovery.html").write_text(_page(done, database, lake), encoding="utf-8")
 
 
-def _page(done: Recovered, database: Any, lake: str | None) -> str:
+def _page(done: Recovered, database: duckdb.DuckDBPyConnection, lake: str | None) -> str:
     parts = [
         page_head("Recovery"),
         f'<p class="verdict">{html_text(text.verdict(done))}</p>',

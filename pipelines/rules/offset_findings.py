@@ -259,7 +259,7 @@ def _rows_of_log(
 
 
 def _of_whole_log(
-    log: Mapping[str, Any],
+    log: Mapping[str, object],
     rows: pa.Table,
     base: np.ndarray,
     log_order: Order,
@@ -281,7 +281,7 @@ def _of_whole_log(
         yield _one_row(log, {**last, **row})
 
 
-def _one_row(log: Mapping[str, Any], row: Mapping[str, Any]) -> pa.Table:
+def _one_row(log: Mapping[str, object], row: Mapping[str, object]) -> pa.Table:
     return pa.Table.from_pylist([{**log, **row}], schema=_SCHEMA)
 
 

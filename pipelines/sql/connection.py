@@ -65,12 +65,12 @@ class LakeConnection:
     def __exit__(self, *_: object) -> None:
         self.connection.close()
 
-    def _call(self, method: Callable[..., Any], *others: Any, **how: Any) -> Any:
+    def _call(self, method: Callable[..., Any], *others: object, **how: object) -> Any:
         """Calls a method of DuckDB. One that returns its connection returns this one."""
         result = method(*others, **how)
         return self if result is self.connection else result
 
-    def _run(self, method: Callable[..., Any], query: Any, *others: Any, **how: Any) -> Any:
+    def _run(self, method: Callable[..., Any], query: object, *others: object, **how: object) -> Any:
         """Calls a method of DuckDB with a translated statement; an error of it gets the advice."""
         if not isinstance(query, str):
             return self._call(method, query, *others, **how)

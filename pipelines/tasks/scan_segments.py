@@ -59,7 +59,7 @@ def _workers(number: int) -> Iterator[Map]:
         return
     with WorkerPool(number, is_forked=True) as pool:
 
-        def run(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        def run(function: Callable[[Any], Any], items: Iterable[object]) -> Iterator[Any]:
             given = list(items)
             # more at a time where there are many
             return pool.map(function, given, together=max(1, min(32, len(given) // 64)))

@@ -190,7 +190,7 @@ class RegistryServer:
         except UserError as error:
             raise UserError(str(error).replace("--schemas: ", "--registry: ", 1)) from None
 
-    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Asks for one thing. Returns the status and the JSON of the answer, also of a refusal.
 
         body: sent as JSON; None: nothing is sent. Raises a UserError where there is no answer.

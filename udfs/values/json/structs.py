@@ -56,7 +56,7 @@ def _type(values: Iterable[Any], level: int, count: list[int]) -> pa.DataType:
     return pa.string()
 
 
-def _struct(held: Sequence[dict[str, Any]], level: int, count: list[int]) -> pa.DataType:
+def _struct(held: Sequence[dict[str, object]], level: int, count: list[int]) -> pa.DataType:
     members: dict[str, list[Any]] = {}
     folded: dict[str, str] = {}
     for object_ in held:

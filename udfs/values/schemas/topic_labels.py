@@ -23,7 +23,7 @@ _UNKNOWN = ("unknown_id", "unknown_guid")
 _GUID_END, _MOST_ID, _FEW = 17, 1 << 24, 4
 
 
-def topic_labels(reader: PayloadReader, topic: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def topic_labels(reader: PayloadReader, topic: str, rows: Sequence[Mapping[str, object]]) -> dict[str, str]:
     """Returns for each side what ``PayloadReader.read`` and ``SideDecoder`` take as ``plain``.
 
     rows: the first data records of the topic, with key, value and headers as in ``records``.
