@@ -167,7 +167,7 @@ def _row(column: Column, has_type: bool = True) -> str:
 
 
 def names(columns: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in columns) or "none"
+    return ", ".join(f"`{name}`" for name in columns)
 
 
 def of_table(table: Table) -> Iterator[str]:
@@ -175,8 +175,10 @@ def of_table(table: Table) -> Iterator[str]:
     yield ""
     yield f"{table.comment}."
     yield ""
-    yield f"Partitioned by: {names(table.partitioned_by)}. Statistics: {names(table.bounded)}."
-    yield ""
+    parts = {"Partitioned by": table.partitioned_by, "Statistics": table.bounded}
+    if said := [f"{what}: {names(columns)}." for what, columns in parts.items() if columns]:
+        yield " ".join(said)
+        yield ""
     yield from rows(table.columns)
     yield ""
 
