@@ -38,6 +38,7 @@ _ADVICE = {
     "KAFKA_STORAGE_ERROR": "free space on the brokers' disks, then start the same command again to continue",
     "POLICY_VIOLATION": "the target's policy refuses it",
     "INVALID_REPLICATION_FACTOR": "start the brokers that are away, or create the topic by hand",
+    "RECORD_LIST_TOO_LARGE": "raise segment.bytes of the topic",
     "NOT_ENOUGH_REPLICAS": "start the brokers that are away, or lower min.insync.replicas of the topic",
     "UNSUPPORTED_FOR_MESSAGE_FORMAT": "the target's topic has an old message format, which can't be used",
     "_FENCED": "another restore with the same --state runs: end one of them",

@@ -41,6 +41,7 @@ _SECONDS = 60.0
 _MOST_FILE = 16 << 20
 # Brokers of the source stand in their values
 _OF_BROKERS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+_INTERNAL = "internal."  # of Kafka's own tests: a broker obeys such a setting, and does not tell it
 _RESOURCES = {"topic": "TOPIC", "group": "GROUP", "cluster": "BROKER", "transactional-id": "TRANSACTIONAL_ID"}
 
 
@@ -69,7 +70,7 @@ class SecurityDone:
 def topic_specs(database: duckdb.DuckDBPyConnection, topics: Sequence[str]) -> dict[str, TopicSpec]:
     """Returns how topics were made, by their names in the source; {} without a metadata log.
 
-    Settings that name brokers of the source are left out.
+    Settings that name brokers of the source, and internal ones, are left out.
     """
     state = cluster_state(database, topics)
     sizes = {} if state is None else topic_sizes(state)
@@ -82,7 +83,11 @@ def topic_specs(database: duckdb.DuckDBPyConnection, topics: Sequence[str]) -> d
 
 def _configs(state: ClusterState, topic: str) -> dict[str, str]:
     own = state.configs.get(("topic", topic), {})
-    return {name: value for name, value in sorted(own.items()) if name not in _OF_BROKERS}
+    return {
+        name: value
+        for name, value in sorted(own.items())
+        if name not in _OF_BROKERS and not name.startswith(_INTERNAL)
+    }
 
 
 def cluster_state(database: duckdb.DuckDBPyConnection, topics: Sequence[str] = ()) -> ClusterState | None:

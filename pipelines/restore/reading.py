@@ -197,7 +197,7 @@ def _why_held(
     if headers and any("\ufffd" in name for name, _ in headers):
         return "the name of a header is not UTF-8"
     if record_batch_bytes(key, value, headers or ()) > limits.max_bytes:
-        return "it is larger than max.message.bytes of the target"
+        return "it is larger than max.message.bytes or segment.bytes of the target"
     return ""
 
 

@@ -26,6 +26,7 @@ from kafka_log_lake.pipelines.restore.request import Request
 
 _MOST = 2**63 - 1
 _REPLICATION = 3
+_OF_BATCHES = ("max.message.bytes", "segment.bytes")  # a broker takes no batch that is larger
 # Of a topic whose settings are not known: nothing that is restored is deleted or refused
 _MADE_WITH = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(_MOST)}
 
@@ -236,7 +237,7 @@ def _settings_of(request: Request, topics: Sequence[TopicPlan]) -> Checked:
     for topic in topics:
         settings = found[topic.target]
         checked.limits[topic.target] = Limits(
-            int(settings.get("max.message.bytes") or 1_048_588),
+            min(int(settings.get(name) or 1_048_588) for name in _OF_BATCHES),
             int(settings.get("message.timestamp.before.max.ms") or _MOST),
             int(settings.get("message.timestamp.after.max.ms") or _MOST),
             settings.get("message.timestamp.type") != "LogAppendTime",
@@ -276,7 +277,9 @@ def _warnings(topic: TopicPlan, settings: Mapping[str, str], limits: Limits) -> 
             meanwhile(setting, str(_MOST), "refuses the timestamps of records, which are held back")
     largest = max((one.largest for one in topic.partitions), default=0) + 90
     if largest > limits.max_bytes:
-        meanwhile("max.message.bytes", str(largest), "refuses the largest records, which are held back")
+        for name in _OF_BATCHES:
+            if largest > int(settings.get(name) or largest):
+                meanwhile(name, str(largest), "refuses the largest records, which are held back")
     if sum(one.append_time for one in topic.partitions) and limits.keeps_time:
         found.append(
             f"{topic.target}: the brokers of the sources gave the timestamps (LogAppendTime); they are kept, "

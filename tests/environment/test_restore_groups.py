@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import re
-import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,8 @@ from confluent_kafka.admin import AdminClient
 from kafka_log_lake.pipelines.cli.program import main
 from tests.kafka.broker import NEWEST, OLDEST, Broker, broker
 from tests.support.logs import batch, data, marker, put
-from tests.support.segment_maker import Batch, Record
+from tests.support.restored import TEXT, commit
+from tests.support.segment_maker import Batch
 
 BROKER = {
     "group.initial.rebalance.delay.ms": "0",
@@ -25,7 +25,6 @@ BROKER = {
     "transaction.state.log.min.isr": "1",
 }
 NOW = int(time.time() * 1000)
-TEXT = "read by é"
 # group -> the offset that it had committed, and the value that it must read next; None: it has read all
 GROUPS = {
     "exact": (8, b"v8"),
@@ -62,17 +61,6 @@ def source(disk: Path) -> Path:
     ]
     put(disk / "__consumer_offsets-0", 0, *made)
     return disk
-
-
-def commit(group: str, topic: str, partition: int, offset: int, at: int) -> tuple[Record, int]:
-    """A record of __consumer_offsets: OffsetCommitKey 1 and OffsetCommitValue 3, with leader epoch 7."""
-    key = struct.pack(">h", 1) + text(group) + text(topic) + struct.pack(">i", partition)
-    value = struct.pack(">hqi", 3, offset, 7) + text(TEXT) + struct.pack(">q", at)
-    return Record(key, value), at
-
-
-def text(words: str) -> bytes:
-    return struct.pack(">h", len(words.encode())) + words.encode()
 
 
 @pytest.fixture(scope="module", params=[OLDEST, NEWEST])

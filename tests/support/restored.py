@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from tests.support.cluster import ROOT
 from tests.support.segment_maker import Batch, Record
 
 RECORDS, IN_BATCH = 6_000, 20
+TEXT = "read by é"  # what clients add to commits
 
 Made = list[tuple[int, bytes, bytes]]
 
@@ -32,6 +34,17 @@ def made_log(folder: Path, topic: str = "made", count: int = RECORDS) -> Made:
         batches.append(Batch(own, base_offset=at, base_timestamp=rows[at][0]).encode())
     logs.put(folder / f"{topic}-0", 0, *batches)
     return rows
+
+
+def commit(group: str, topic: str, partition: int, offset: int, at: int) -> tuple[Record, int]:
+    """A record of __consumer_offsets: OffsetCommitKey 1 and OffsetCommitValue 3, with leader epoch 7."""
+    key = struct.pack(">h", 1) + _text(group) + _text(topic) + struct.pack(">i", partition)
+    value = struct.pack(">hqi", 3, offset, 7) + _text(TEXT) + struct.pack(">q", at)
+    return Record(key, value), at
+
+
+def _text(words: str) -> bytes:
+    return struct.pack(">h", len(words.encode())) + words.encode()
 
 
 def kill_at_random(argv: Sequence[str], kills: int, seconds: float, seed: int) -> int:

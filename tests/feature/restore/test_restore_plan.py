@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.support import logs
 from tests.support.segment_maker import Batch, Record, flip
 from tools import json_schemas
 
+DATA = Path(__file__).resolve().parents[2] / "data"
 KEYS = (b"a", b"b", None, b"")
 
 
@@ -194,6 +196,45 @@ def test_what_a_person_should_know_is_said_before_the_first_record(
     keys.write_bytes(b"0x7a\n")
     main(["restore", "--dry-run", str(tmp_path / "logs"), *map(str, own)])
     assert "no record of the sources meets the arguments" in capsys.readouterr().err
+
+
+def test_groups_stand_where_kafkas_admin_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["restore", "--dry-run", "--json", str(DATA / "groups"), "--state", str(tmp_path)]) == 0
+    rows = json.loads(capsys.readouterr().out.splitlines()[-1])["groups"]
+    found = {(row["group"], f"{row['topic']}-{row['partition']}"): row["committed"] for row in rows}
+    moment = json.loads((DATA / "groups" / "moment.json").read_text())
+    assert found == {
+        (group["group"], place): one["startOffset" if group["type"] == "Share" else "offset"]
+        for group in moment["groups"]
+        for place, one in (group["offsets"] or {}).items()
+        if one is not None
+    }
+    kinds = {row["group"]: row["kind"] for row in rows}
+    assert kinds == {
+        group["group"]: group["type"].lower() for group in moment["groups"] if group["group"] in kinds
+    }
+
+
+@pytest.mark.parametrize("cluster", ["connect", "mirror-backup", "mirror-primary"])
+def test_offsets_of_applications_are_left_out_if_that_is_asked(
+    cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    disk = tmp_path / "disk"
+    shutil.copytree(DATA / "apps" / cluster, disk)
+    own = (disk, "--state", tmp_path / "state")
+    left_out = planned(capsys, *own).keys() - planned(capsys, *own, "--app-offsets", "skip").keys()
+    lines = (DATA / "apps" / "kinds.jsonl").read_text().splitlines()
+    kinds = {one["topic"]: one["kind"] for one in map(json.loads, lines) if one["cluster"] == cluster}
+    offsets = ("connect-offset", "mm2-checkpoint", "mm2-offset-sync")
+    assert left_out == {topic for topic, kind in kinds.items() if kind in offsets}
+
+
+def test_a_full_disk_under_the_state_is_one_line(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path), "orders", 0)
+    journal.path.parent.mkdir()
+    journal.path.symlink_to("/dev/full")
+    with pytest.raises(UserError, match="No space left on device; free some space"):
+        journal.settle(True)
 
 
 def test_properties_of_java_clients_are_taken(tmp_path: Path) -> None:
