@@ -311,7 +311,7 @@ def exit_code_of(job: Callable[[], object], next_step: str = "") -> int:
     return 0
 
 
-def read_yaml(path: str, named_by: str = "--config") -> dict[str, Any]:
+def read_yaml(path: str, named_by: str = "--config") -> dict[str, object]:
     """Returns the mapping in a settings file; {} for an empty file. Raises a UserError.
 
     named_by: the option, for messages.

@@ -70,7 +70,7 @@ def make_settings(values: Mapping[str, object]) -> Settings: ...
 def make_settings(values: Mapping[str, object], allowed: Iterable[str], kind: type[Kind]) -> Kind: ...
 def make_settings(
     values: Mapping[str, object], allowed: Iterable[str] = SETTING_NAMES, kind: type[Any] = Settings
-) -> Any:
+) -> object:
     """Builds settings from names and values, of a notebook or a YAML file.
 
     allowed: the names that may be given. kind: the class to build. Raises a UserError for an unknown name or

@@ -185,7 +185,7 @@ def _replace_after(database: duckdb.DuckDBPyConnection, value: str) -> None:
     )
 
 
-def _members(database: duckdb.DuckDBPyConnection, structures: list[Any]) -> list[str]:
+def _members(database: duckdb.DuckDBPyConnection, structures: list[object]) -> list[str]:
     """Returns SQL of each member that the list ``after`` has: a text where an integer would lose digits."""
 
     def read(place: str, structure: Any, integer: str, real: str) -> str:
@@ -207,7 +207,7 @@ def _members(database: duckdb.DuckDBPyConnection, structures: list[Any]) -> list
     ]
 
 
-def _storable(structure: object, integer: str, real: str) -> Any:
+def _storable(structure: object, integer: str, real: str) -> object:
     """Returns a structure of DuckDB's with types that Delta has; text where names differ in case alone.
 
     integer, real: the types of numbers.

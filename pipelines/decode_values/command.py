@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any
 
 from kafka_log_lake.pipelines.cli.commands.decode_values import DECODE_VALUES
 from kafka_log_lake.pipelines.cli.errors import UserError
@@ -97,7 +96,7 @@ def kept_lines(address: str, kept: Sequence[str], mode: str) -> list[str]:
     return [f"written: {printable(address)}/{printable(name)}" for name in kept] or _NOT_WRITTEN[mode]
 
 
-def as_json(topic: TypedTopic) -> dict[str, Any]:
+def as_json(topic: TypedTopic) -> dict[str, object]:
     return {name: value for name, value in asdict(topic).items() if name != "counts"}
 
 

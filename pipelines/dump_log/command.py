@@ -197,7 +197,7 @@ def _logs_in(folder: str) -> list[str]:
     return [os.path.join(folder, name) for name in logs]
 
 
-def _object(path: str, fields: dict[str, Any]) -> bytes:
+def _object(path: str, fields: dict[str, object]) -> bytes:
     """Returns a line of JSON. Bytes of a path that are not UTF-8 become escapes of lone surrogates."""
     return json.dumps({"file": path, **fields}, ensure_ascii=False).encode(errors="backslashreplace")
 

@@ -274,7 +274,7 @@ _SEGMENT_STATES = (
 _PARTITION_STATES = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED")
 
 
-def _partition(entry: dict[str, Any]) -> str:
+def _partition(entry: dict[str, object]) -> str:
     return f"{entry['id']}:{entry['name']}-{entry['partition']}"
 
 

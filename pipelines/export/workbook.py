@@ -68,7 +68,7 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
         yield from zip(*map(_cells, batch.columns), strict=True)
 
 
-def _cells(column: pa.Array) -> list[Any]:
+def _cells(column: pa.Array) -> list[object]:
     """Returns the cells of a column: texts, numbers, truth values, None for null."""
     kind = column.type
     if pa.types.is_boolean(kind):
@@ -88,7 +88,7 @@ def _cells(column: pa.Array) -> list[Any]:
     return [_text(cell) for cell in encoded(column)]
 
 
-def _each(column: pa.Array, cell: Callable[[Any], Any]) -> list[Any]:
+def _each(column: pa.Array, cell: Callable[[Any], Any]) -> list[object]:
     return [None if value is None else cell(value) for value in column.to_pylist()]
 
 

@@ -66,7 +66,7 @@ _HEAD = (
 )
 
 
-def by_topic(report: SavingsReport) -> list[dict[str, Any]]:
+def by_topic(report: SavingsReport) -> list[dict[str, object]]:
     """Returns the sums of each topic, the largest topic first."""
     with duckdb.connect(config={"threads": "2"}) as database:
         database.register("report", report.rows)

@@ -230,7 +230,7 @@ def _estimated(key: Key, measured: Measured, tried: Compressed) -> Row:
     )
 
 
-def _with_costs(row: Row, settings: CostSettings) -> dict[str, Any]:
+def _with_costs(row: Row, settings: CostSettings) -> dict[str, object]:
     """Returns a row with its costs: monthly_cost of all replicas, retention_cost until their deletion."""
     monthly = row.bytes / GB * settings.price_per_gb_month * settings.replication_factor
     retention = monthly * settings.retention_days / DAYS_OF_A_MONTH

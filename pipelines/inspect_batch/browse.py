@@ -222,7 +222,7 @@ def hex_lines(raw: bytes, at: int) -> Iterator[str]:
         yield f"and {counted_noun(len(raw) - _LINE * _LINES, 'byte')} more"
 
 
-def _logs_of(path: str, include_deleted: bool) -> Any:
+def _logs_of(path: str, include_deleted: bool) -> object:
     """Returns the data of the tree's root: topic -> partition folder -> segments; of a file, its segment.
 
     Raises a UserError where there is no segment.

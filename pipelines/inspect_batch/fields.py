@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.format.fields import Field, Wrong
@@ -160,7 +159,7 @@ def _verdict(stored: int, computed: int | None) -> str:
     return ": right" if stored == computed else f": computed {computed:#010x}"
 
 
-def _meaning_of_batch(field: Field, stored: dict[str, Any], position: int, level: int) -> str:
+def _meaning_of_batch(field: Field, stored: dict[str, object], position: int, level: int) -> str:
     value = field.value
     match field.name:
         case "baseOffset":
@@ -186,7 +185,7 @@ def _meaning_of_batch(field: Field, stored: dict[str, Any], position: int, level
     return ""
 
 
-def _meaning_of_message(field: Field, stored: dict[str, Any], position: int, level: int) -> str:
+def _meaning_of_message(field: Field, stored: dict[str, object], position: int, level: int) -> str:
     value, magic = field.value, stored.get("magic")
     match field.name:
         case "offset":

@@ -15,7 +15,7 @@ from kafka_log_lake.udfs.storage.byte_source import ChunkSource
 _COLUMNS = ("offset", "timestamp_ms", "key", "value", "headers", "control_type")
 
 
-def mended_records(batch: bytes, limit: int, most: int) -> list[dict[str, Any]]:
+def mended_records(batch: bytes, limit: int, most: int) -> list[dict[str, object]]:
     """Returns the first records, at most ``most``, of a batch whose bytes are already corrected.
 
     limit: bytes that the batch may expand to. Key, value and the values of headers are bytes, or None.

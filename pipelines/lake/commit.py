@@ -85,7 +85,7 @@ class LakeWriter(LakeTables):
         if row["segments"]:
             self.add_rows(RUNS, ledger.rows_to_arrow(RUNS, [row]))
 
-    def _row_of_run(self, intent: Intent) -> dict[str, Any]:
+    def _row_of_run(self, intent: Intent) -> dict[str, object]:
         """Makes the row of ``runs`` for a run that was killed, from its commits that were not undone.
 
         Other commits of the run count too. seconds, phases and what the process alone knew are null or empty.

@@ -42,7 +42,7 @@ _RENEWALS = 4  # in that time
 _PREFIX, _RENEWED, _RELEASED = "lease-", "renewed", "released"
 
 
-def process_of(number: int) -> dict[str, Any]:
+def process_of(number: int) -> dict[str, object]:
     """Identifies a process of this machine, so that others on it can look it up; {} where that can't be done.
 
     place: the machine since it was started, and its table of processes. started: when the process was, as

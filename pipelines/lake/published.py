@@ -154,7 +154,7 @@ def history(address: str, name: str, newest: int, than: int = -1) -> Iterator[Co
         yield commit_of_entry(version, info.get("timestamp", 0), info.get(USER_METADATA))
 
 
-def _newest_metadata(address: str, commits: Iterable[Commit], version: int) -> Mapping[str, Any]:
+def _newest_metadata(address: str, commits: Iterable[Commit], version: int) -> Mapping[str, object]:
     """Returns the ``run_metadata`` of the newest of these commits of the ledger that a run made.
 
     Delta deletes old entries of a log. The number of the run is in the ledger's version itself, with the

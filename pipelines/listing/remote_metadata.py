@@ -164,7 +164,7 @@ def agree(copies: Sequence[RemoteMetadata]) -> bool:
 
 def _records(
     paths: Sequence[str], metadata: RemoteMetadata
-) -> Iterator[tuple[int, int, Mapping[str, Any] | None]]:
+) -> Iterator[tuple[int, int, Mapping[str, object] | None]]:
     """Yields offset, leader epoch and content of the records in a folder's segments; notes in ``found`` where
     not all from offset 0 on could be read. The content is None of a control record.
     """

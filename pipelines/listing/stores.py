@@ -88,7 +88,7 @@ def _files(system: Any, path: str) -> tuple[list[Any], set[str]]:
     return [*below, *_named(system, sorted(alone))], wanted
 
 
-def _named(system: Any, paths: list[str]) -> list[Any]:
+def _named(system: Any, paths: list[str]) -> list[object]:
     """Returns all objects of the folders in which these paths lie."""
     folders = {path.rpartition("/")[0] for path in paths}
     return [f for folder in sorted(folders) for f in system.get_file_info(fs.FileSelector(folder))]

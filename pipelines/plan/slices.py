@@ -198,7 +198,7 @@ def to_arrow(slices: Sequence[Slice]) -> pa.Table:
     return pa.Table.from_pylist([slice_row(s) for s in slices], schema=SLICE_SCHEMA)
 
 
-def slice_row(slice_: Slice) -> dict[str, Any]:
+def slice_row(slice_: Slice) -> dict[str, object]:
     """Returns the row of ``to_arrow`` for one slice, by column."""
     segment = slice_.segment
     continued = segment.was if segment.start > 0 else None

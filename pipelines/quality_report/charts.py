@@ -77,7 +77,7 @@ def _safe(row: Row) -> dict[str, str | int | float | None]:
     return {name: printable(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
-def _draw(label: str, rows: Sequence[Row], spec: dict[str, Any]) -> Chart:
+def _draw(label: str, rows: Sequence[Row], spec: dict[str, object]) -> Chart:
     whole = {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "data": {"values": [_safe(row) for row in rows]},
@@ -90,25 +90,25 @@ def _draw(label: str, rows: Sequence[Row], spec: dict[str, Any]) -> Chart:
     return Chart(Markup(drawn.replace("<svg ", named, 1)), label)  # vl-convert escapes its text
 
 
-def _colours(names: Sequence[str]) -> dict[str, Any]:
+def _colours(names: Sequence[str]) -> dict[str, object]:
     """Returns the colour encoding: each name has the colour of its style sheet variable, as ``--sound``."""
     scale = {"domain": list(names), "range": [f"var(--{name})" for name in names]}
     return {"field": "kind", "type": "nominal", "title": None, "scale": scale}
 
 
-def _names(rows: Sequence[Row]) -> dict[str, Any]:
+def _names(rows: Sequence[Row]) -> dict[str, object]:
     """Returns the encoding of an axis with the places of the rows, in the order of the rows."""
     order = list(dict.fromkeys(printable(str(row["place"])) for row in rows))
     return {"field": "place", "type": "nominal", "title": None, "sort": order}
 
 
-def _number(title: str, **more: Any) -> dict[str, Any]:
+def _number(title: str, **more: Any) -> dict[str, object]:
     axis = {"format": "~s", "tickCount": 6, **more.pop("axis", {})}
     return {"field": "value", "type": "quantitative", "title": title, "axis": axis, **more}
 
 
 def _bars(
-    label: str, rows: Sequence[Row], value: dict[str, Any], kinds: Sequence[str], **more: object
+    label: str, rows: Sequence[Row], value: dict[str, object], kinds: Sequence[str], **more: object
 ) -> Chart:
     """Draws one bar for each place, stacked of the values of its kinds, in the order that the rows name."""
     encoding = {

@@ -84,7 +84,7 @@ def _decimal(line: str) -> str:
     return to_json([(name, _python_s(value)) for name, value in parse(line)])
 
 
-def _python_s(value: object) -> Any:
+def _python_s(value: object) -> object:
     if isinstance(value, NumberText):
         return NumberText(repr(float(value))) if "E" in value else value
     if isinstance(value, list):
@@ -221,7 +221,7 @@ def _converted(column: pa.Array, of: pa.DataType) -> pa.Array:
         return pa.array([_with_text(value, of) for value in values], of)
 
 
-def _with_text(value: Any, of: pa.DataType) -> Any:
+def _with_text(value: Any, of: pa.DataType) -> object:
     """Decodes a value whose strings are bytes."""
     if value is None:
         return None

@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -123,7 +123,7 @@ def metadata_of(
     return records
 
 
-def _partition(number: int, topic_id: str, disk: Disk, epoch: int) -> dict[str, Any]:
+def _partition(number: int, topic_id: str, disk: Disk, epoch: int) -> dict[str, object]:
     """Returns a PartitionRecord with one replica and no leader: one is elected once the broker registers."""
     nodes = [disk.node_id]
     return {

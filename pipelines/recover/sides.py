@@ -51,7 +51,7 @@ class SidesOfCopies:
         self._named = placements(self._inventory)
         self._known: dict[PartitionFolder, _Sides | None] = {}
 
-    def rows_of(self, topic: str, partition: int, places: Sequence[Place]) -> list[dict[str, Any]]:
+    def rows_of(self, topic: str, partition: int, places: Sequence[Place]) -> list[dict[str, object]]:
         """Returns a row of ``find.copies.COPY_COLUMNS`` for each record."""
         place = PartitionFolder(topic, partition)
         if place not in self._known:
@@ -66,7 +66,7 @@ class SidesOfCopies:
         sides = [_sides_of(compared) for compared in compare(inventory, self._settings, self._named)]
         return sides[0] if sides else None
 
-    def _row(self, sides: _Sides | None, segment: str, position: int, offset: int) -> dict[str, Any]:
+    def _row(self, sides: _Sides | None, segment: str, position: int, offset: int) -> dict[str, object]:
         row: dict[str, Any] = dict.fromkeys(
             ("copy", "topic_id", "side", "why", "certainty", "replaced_by", "replaced_by_epoch")
         )

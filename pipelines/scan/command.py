@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from kafka_log_lake.pipelines.cli.commands.scan import SCAN
 from kafka_log_lake.pipelines.cli.declaration import SORTS
@@ -117,7 +116,7 @@ def _add_placements(findings: Findings, listing: Listing, settings: Settings) ->
             findings.placements = placements_of(listing, is_meant, findings.warnings)
 
 
-def _compared(settings: Settings) -> list[dict[str, Any]]:
+def _compared(settings: Settings) -> list[dict[str, object]]:
     """Returns rows of ``replica_report`` for named disks. Raises a UserError for disks of two clusters."""
     from kafka_log_lake.pipelines.recover.compare import compare  # few scans need it
     from kafka_log_lake.pipelines.recover.rows import replica_rows

@@ -104,7 +104,7 @@ def objects(findings: Findings) -> dict[str, Any]:
     }
 
 
-def _room_object(space: Space) -> dict[str, Any]:
+def _room_object(space: Space) -> dict[str, object]:
     held = space.held_by
     return {
         "topic": space.topic,

@@ -269,7 +269,7 @@ def _transaction(transaction: OpenTransaction) -> tuple[str, ...]:
     )
 
 
-def _differs_last(row: dict[str, Any]) -> bool:
+def _differs_last(row: dict[str, object]) -> bool:
     """Returns a sort key that puts copies that differ from the true history first."""
     return row["diverged_from"] is None and not row["behind"] and not row["damaged_ranges"]
 

@@ -75,7 +75,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
     }
 
 
-def _account(account: Account) -> dict[str, Any]:
+def _account(account: Account) -> dict[str, object]:
     """Returns what files name of a log's offsets, and which of these were not read soundly."""
     return {
         "start": account.start,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from kafka_log_lake.pipelines.scan.findings import Findings, ScannedLog
 from kafka_log_lake.pipelines.tasks.slice_scan import Format, FormatCount
@@ -53,7 +52,7 @@ def last_time(logs: Sequence[ScannedLog]) -> int | None:
     return max((log.last_timestamp for log in logs if log.last_timestamp is not None), default=None)
 
 
-def topic_object(topic: str, cluster: str, logs: Sequence[ScannedLog]) -> dict[str, Any]:
+def topic_object(topic: str, cluster: str, logs: Sequence[ScannedLog]) -> dict[str, object]:
     """Returns the object of a topic in ``--json``. cluster: see ``by_topic``."""
     return {
         "topic": topic,

@@ -308,7 +308,7 @@ def _leaves(table: Table) -> tuple[pq.ColumnSchema, ...]:
 
 
 @cache
-def _compression(table: Table, codec: Codec, is_small: bool) -> dict[str, Any]:
+def _compression(table: Table, codec: Codec, is_small: bool) -> dict[str, object]:
     """Returns pyarrow's options for compression. In a small file only texts and bytes are compressed."""
     if not is_small:
         return {"compression": codec.compression, "compression_level": codec.level}

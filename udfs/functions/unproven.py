@@ -33,7 +33,7 @@ def kafka_unproven_records(column: pa.Array) -> pa.Array:
     return pa.array(results, pa.list_(_RECORD))
 
 
-def _records(data: np.ndarray) -> Iterator[dict[str, Any]]:
+def _records(data: np.ndarray) -> Iterator[dict[str, object]]:
     at, read = 0, 0
     while at + f.HEADER_UP_TO_MAGIC <= len(data):
         size = int(batch_size(data, at, len(data)))

@@ -195,7 +195,7 @@ class _FrameTask:
             except SourceError as error:
                 raise ReadFailed(f"{row['segment']}: its bytes can't be read: {error}") from None
 
-    def _place_of(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _place_of(self, row: Mapping[str, Any]) -> tuple[object, ...]:
         """Returns topic, partition and segment of a chunk.
 
         Raises ReadFailed where segment or position is missing.
@@ -212,7 +212,7 @@ class _FrameTask:
             )
         return tuple(row[name] for name in _PLACE)
 
-    def _keep(self, spool: ChunkSpool, batches: ArrowBatches) -> dict[tuple[Any, ...], list[int]]:
+    def _keep(self, spool: ChunkSpool, batches: ArrowBatches) -> dict[tuple[object, ...], list[int]]:
         """Writes all chunks to the spool, and returns the positions of those that are null, by segment."""
         nulls: dict[tuple[Any, ...], list[int]] = {}
         for batch in batches:

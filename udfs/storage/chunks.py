@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ CHUNK_BYTES = 16 << 20
 
 def cut_chunks(
     source: ByteSource, start: int, length: int, stored: str | None, last_offset: int | None = None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, object]]:
     """Yields the chunks of a segment from ``start`` to ``length``: columns of raw_segments, by name.
 
     A chunk ends where a whole batch ends, so that what follows the last whole batch, a tail or damage, begins

@@ -98,7 +98,7 @@ class Manifest:
         is_legal = all(0 <= one <= MAX_OFFSET for one in (last, *(start for _, start in begins)))
         return (last, tuple(sorted(begins))) if is_legal else None
 
-    def _at(self, *path: str) -> Any:
+    def _at(self, *path: str) -> object:
         """Returns a value of ``remoteLogSegmentMetadata``; None where there is none."""
         found: Any = self.segment
         for name in path:

@@ -82,7 +82,7 @@ def _with_names(array: pa.Array, target: pa.DataType) -> pa.Array:
     return map_of(array, array.keys, _with_names(array.items, target.item_type))
 
 
-def _relabelled(value: Any, arrow: pa.DataType, target: pa.DataType) -> Any:
+def _relabelled(value: Any, arrow: pa.DataType, target: pa.DataType) -> object:
     """Converts a Python value for one Arrow type to one for a type that differs in names only."""
     if value is None or arrow.equals(target):
         return value

@@ -230,7 +230,7 @@ class _Assembly:
     def __init__(self, columns: k.Columns, raw: np.ndarray) -> None:
         self._columns, self._buffer, self._raw = columns, pa.py_buffer(columns.bytes_), raw
 
-    def _values(self, column: int, width: int, rows: int, leading: int = 0) -> Any:
+    def _values(self, column: int, width: int, rows: int, leading: int = 0) -> object:
         begin = (int(self._columns.base[column]) - leading) * width
         return self._buffer.slice(begin, (rows + leading) * width)
 

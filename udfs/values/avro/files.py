@@ -77,7 +77,7 @@ def _table() -> list[int]:
     return table
 
 
-def read_container(data: bytes) -> list[Any]:
+def read_container(data: bytes) -> list[object]:
     """Returns the values of an object container in canonical JSON, in their order.
 
     Raises a PayloadError for a container without a schema, with an unknown codec, or that is cut or damaged.
@@ -105,7 +105,7 @@ def read_container(data: bytes) -> list[Any]:
     return values
 
 
-def _values(reader: avro.Reader, block: bytes, count: int, least: int) -> list[Any]:
+def _values(reader: avro.Reader, block: bytes, count: int, least: int) -> list[object]:
     if count < 0 or count > (len(block) // least if least else avro.MOST_EMPTY_ITEMS):
         raise PayloadError("huge_count", f"{count} values in a block of {count_of(len(block), 'byte')}")
     values, at = [], 0

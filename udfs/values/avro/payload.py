@@ -162,7 +162,7 @@ def _string(_: AvroType, __: object) -> Reader:
     return of
 
 
-def _bytes_value(type_: AvroType, value: bytes) -> Any:
+def _bytes_value(type_: AvroType, value: bytes) -> object:
     if type_.logical == "decimal":
         if len(value) > MOST_DECIMAL_BYTES:
             raise PayloadError("int_overflow", f"a decimal of {len(value)} bytes")

@@ -156,7 +156,7 @@ def _type(declared: Any, space: str, names: dict[str, AvroType]) -> AvroType:
     return type_
 
 
-def _union(declared: list[Any], space: str, names: dict[str, AvroType]) -> AvroType:
+def _union(declared: list[object], space: str, names: dict[str, AvroType]) -> AvroType:
     """Returns a union; raises a ValueError for a type that stands in it twice.
 
     Nothing would tell the two apart (``Schema.UnionSchema``).
@@ -217,18 +217,18 @@ def _fixed(declared: dict[str, Any], space: str, names: dict[str, AvroType]) -> 
     return fixed
 
 
-def _array(declared: dict[str, Any], space: str, names: dict[str, AvroType]) -> AvroType:
+def _array(declared: dict[str, object], space: str, names: dict[str, AvroType]) -> AvroType:
     return AvroType("array", items=_type(declared["items"], space, names))
 
 
-def _map(declared: dict[str, Any], space: str, names: dict[str, AvroType]) -> AvroType:
+def _map(declared: dict[str, object], space: str, names: dict[str, AvroType]) -> AvroType:
     return AvroType("map", items=_type(declared["values"], space, names))
 
 
 _COMPLEX = {"record": _record, "error": _record, "enum": _enum, "fixed": _fixed, "array": _array, "map": _map}
 
 
-def _set_logical(type_: AvroType, declared: dict[str, Any]) -> None:
+def _set_logical(type_: AvroType, declared: dict[str, object]) -> None:
     """Sets the logical type, precision and scale that a type declares, if the type can have them."""
     logical = declared.get("logicalType")
     if logical == "decimal" and type_.kind in ("bytes", "fixed"):

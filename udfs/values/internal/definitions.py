@@ -111,7 +111,7 @@ def _message(source: Mapping[str, Any]) -> MessageDefinition:
     )
 
 
-def as_of(source: Mapping[str, Any], release: str) -> dict[str, Any] | None:
+def as_of(source: Mapping[str, Any], release: str) -> dict[str, object] | None:
     """Returns a definition of a file, or a part of one, as a release has it; None if it has none."""
     if _after(source.get("since", RELEASES[0]), release):
         return None
@@ -138,7 +138,7 @@ def definitions_of(loader: str) -> str:
     return ".".join(loader.split(".")[:2])
 
 
-def definitions(name: str) -> list[dict[str, Any]]:
+def definitions(name: str) -> list[dict[str, object]]:
     """Returns the definitions of a file in ``messages``, named without ``.json``, of all releases."""
     folder = resources.files("kafka_log_lake.udfs.values.internal").joinpath("messages")
     sources: list[dict[str, Any]] = json.loads(folder.joinpath(f"{name}.json").read_text(encoding="utf-8"))

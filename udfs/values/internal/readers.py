@@ -111,7 +111,7 @@ def _compact_length(data: bytes, at: int) -> tuple[int, int]:
 _int8, _int16, _int32 = _number("b"), _number("h"), _number("i")
 
 
-def _refuse(data: bytes, at: int) -> tuple[Any, int]:
+def _refuse(data: bytes, at: int) -> tuple[object, int]:
     raise UnreadableMessage("not known in this version")
 
 
@@ -261,7 +261,7 @@ def _struct(fields: Sequence[MessageField], version: int, flexible: bool) -> Rea
     return read
 
 
-def _in_order(names: Sequence[str], values: dict[str, Any]) -> dict[str, Any]:
+def _in_order(names: Sequence[str], values: dict[str, object]) -> dict[str, object]:
     """Returns the values in the order of the definition, as Kafka's JSON has them, with unknown tags last."""
     known = {name: values[name] for name in names if name in values}
     return known | values  # unknown tags come last
@@ -273,7 +273,7 @@ class _Tagged(NamedTuple):
     default: Any
 
 
-def _read_tags(data: bytes, at: int, known: dict[int, _Tagged | None], values: dict[str, Any]) -> int:
+def _read_tags(data: bytes, at: int, known: dict[int, _Tagged | None], values: dict[str, object]) -> int:
     """Reads tagged fields at a position into ``values``, and returns the position after them.
 
     A field that equals its default is left out. known: by tag; None for a tag that this version does not

@@ -83,7 +83,7 @@ def replayed(values: Sequence[Fields]) -> SharePartition | None:
     return state
 
 
-def share_partition(text: str | None) -> tuple[Any, ...] | None:
+def share_partition(text: str | None) -> tuple[object, ...] | None:
     """Returns a row of the SQL function ``kafka_share_partition``.
 
     text: a JSON array of ``{"offset", "value"}``, of the records of one share partition in any order.

@@ -215,7 +215,7 @@ def _consumer_protocol(name: str) -> _Versions:
     return next(_Versions(m) for m in messages("consumer_protocol") if m.name == name)
 
 
-def _embedded(text: str, name: str) -> Any:
+def _embedded(text: str, name: str) -> object:
     """Decodes a message of the consumer protocol from Base64.
 
     Returns the text itself where it is something else.

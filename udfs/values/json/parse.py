@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
 from kafka_log_lake.udfs.values.schemas.payload import MAX_DEPTH, PayloadError
 
 
-def parse_json(payload: bytes) -> Any:
+def parse_json(payload: bytes) -> object:
     """Parses JSON of RFC 8259, with or without a byte order mark. Raises a PayloadError.
 
     A surrogate without its other half (``"\\ud800"``) is an error too: no column of UTF-8 holds it, and what
@@ -41,7 +40,7 @@ def _depth(value: object) -> int:
     return depth
 
 
-def _refuse(constant: str) -> Any:
+def _refuse(constant: str) -> object:
     raise ValueError(f"{constant} is no JSON")
 
 

@@ -112,7 +112,7 @@ def _fitted(value: object, type_: pa.DataType) -> tuple[Any, Any]:
     return _fitted_leaf(value, type_)
 
 
-def _fitted_leaf(value: object, type_: pa.DataType) -> tuple[Any, Any]:
+def _fitted_leaf(value: object, type_: pa.DataType) -> tuple[object, object]:
     if pa.types.is_string(type_):
         return (value, None) if isinstance(value, str) else (None, value)
     if isinstance(value, bool) != pa.types.is_boolean(type_) or not isinstance(value, int | float):

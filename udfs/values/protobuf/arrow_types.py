@@ -81,14 +81,14 @@ def _plain(field: ProtobufField, value: Any, above: tuple[MessageReader, ...]) -
     return _plain_one(field, value, above)
 
 
-def _plain_key(field: ProtobufField, name: str) -> Any:
+def _plain_key(field: ProtobufField, name: str) -> object:
     target = _TYPES.get(field.kind, pa.string())
     if target == pa.string():
         return name
     return name == "true" if target == pa.bool_() else Decimal(name) if target == UINT64 else int(name)
 
 
-def _plain_one(field: ProtobufField, value: Any, above: tuple[MessageReader, ...]) -> Any:
+def _plain_one(field: ProtobufField, value: Any, above: tuple[MessageReader, ...]) -> object:
     if field.message is not None:
         return plain_message(field.message, value, above)
     if field.kind == BYTES:

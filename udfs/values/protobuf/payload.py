@@ -217,7 +217,7 @@ class MessageReader:
                 values_by_name[known.name] = known.to_json(known.default)
         return values_by_name
 
-    def map_to_json(self, entries: list[dict[int, Any]]) -> dict[str, Any]:
+    def map_to_json(self, entries: list[dict[int, object]]) -> dict[str, object]:
         key, value = self.fields[1], self.fields[2]
         members: dict[str, Any] = {}
         for entry in entries:
@@ -305,7 +305,7 @@ def texts(data: bytes) -> Iterator[tuple[int, bytes]]:
         at = next_at
 
 
-def _scalar(known: ProtobufField, data: bytes, at: int, end: int) -> tuple[Any, int]:
+def _scalar(known: ProtobufField, data: bytes, at: int, end: int) -> tuple[object, int]:
     of_varint = _OF_VARINT.get(known.kind)
     if of_varint is not None:
         value, at = varint(data, at, end)
@@ -321,7 +321,7 @@ def _scalar(known: ProtobufField, data: bytes, at: int, end: int) -> tuple[Any, 
     return data[at : at + size], at + size
 
 
-def _packed(known: ProtobufField, values: list[Any], data: bytes, at: int, end: int) -> None:
+def _packed(known: ProtobufField, values: list[object], data: bytes, at: int, end: int) -> None:
     while at < end:
         value, at = _scalar(known, data, at, end)
         if not known.is_closed or value in known.symbols:

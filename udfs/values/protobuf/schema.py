@@ -74,7 +74,7 @@ def parse(text: str, references: Iterable[tuple[str, str]] = ()) -> Any:
         raise PayloadError("unreadable_schema", f"not a Protobuf schema: {reason}"[:300]) from None
 
 
-def _from_base64(text: str) -> Any:
+def _from_base64(text: str) -> object:
     """Parses the descriptor in Base64 that some clients register in place of text; returns None for text."""
     from google.protobuf import descriptor_pb2
     from google.protobuf.message import DecodeError
@@ -85,7 +85,7 @@ def _from_base64(text: str) -> Any:
         return None
 
 
-def _well_known(described: Any) -> list[Any]:
+def _well_known(described: Any) -> list[object]:
     """Returns the descriptors of Google's files that serialized descriptors import and do not bring."""
     from google.protobuf import descriptor_pb2
 

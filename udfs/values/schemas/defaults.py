@@ -149,7 +149,7 @@ def _add(filling: Filling, new: Iterator[tuple[str, pa.DataType, object]]) -> No
     ]
 
 
-def _default(avro_field: AvroField) -> tuple[pa.DataType, Any]:
+def _default(avro_field: AvroField) -> tuple[pa.DataType, object]:
     """Returns Arrow type and value of a field's default; None where it is null, or no value of the type."""
     target = arrow_type(avro_field.type)
     try:
@@ -200,12 +200,12 @@ def _of(kinds: type[Any] | tuple[type[Any], ...], value: object) -> Any:
     return value
 
 
-def _whole(type_: AvroType, value: object) -> Any:
+def _whole(type_: AvroType, value: object) -> object:
     number = _of(int, value)
     return {type_.logical: number} if type_.logical else number
 
 
-def _real(_: AvroType, value: object) -> Any:
+def _real(_: AvroType, value: object) -> object:
     return value if value in ("NaN", "Infinity", "-Infinity") else _of((int, float), value)
 
 

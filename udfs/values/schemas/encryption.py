@@ -31,7 +31,7 @@ _META, _META_TAGS = 1088, 3  # the option confluent.field_meta, and the field of
 
 def described(
     schema: Schema, rule: Mapping[str, Any], references: Iterable[tuple[str, str]]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Returns an encrypting rule as a dict: type, tags, fields, kek, algorithm, dek_expires."""
     tags = sorted(map(str, rule.get("tags") or ()))
     return {
@@ -60,7 +60,7 @@ def dek_version(rule: Mapping[str, object], encrypted: bytes) -> int | None:
     return int.from_bytes(encrypted[1:_PREFIX], "big", signed=True)
 
 
-def _params(rule: Mapping[str, object]) -> Mapping[str, Any]:
+def _params(rule: Mapping[str, object]) -> Mapping[str, object]:
     params = rule.get("params")
     return params if isinstance(params, Mapping) else {}
 
@@ -176,7 +176,7 @@ def _full_name(record: Mapping[str, object], around: str) -> str:
     return f"{space}.{name}" if space and "." not in name else name
 
 
-def _parts(node: object) -> list[Any]:
+def _parts(node: object) -> list[object]:
     """Returns the inner types of a type without fields: of a union, list or map, or JSON Schema's oneOf."""
     if isinstance(node, list):
         return node
@@ -185,7 +185,7 @@ def _parts(node: object) -> list[Any]:
     return [node[name] for name in _INNER if name in node]
 
 
-def _at(root: object, pointer: str) -> Any:
+def _at(root: object, pointer: str) -> object:
     """Returns the node that a JSON pointer names; None where there is none."""
     for part in pointer.split("/")[1:]:
         root = root.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(root, Mapping) else None

@@ -105,7 +105,7 @@ class PayloadReader:
         if place not in self._sides:
             format_ = TopicFormat.of_label(plain)
 
-            def registered(data: bytes) -> Any:
+            def registered(data: bytes) -> object:
                 decoded = self.read(topic, side, data)
                 if decoded.reason is not None:
                     raise PayloadError(decoded.reason, decoded.detail or "")
@@ -210,7 +210,7 @@ class PayloadReader:
             return DecodedPayload("apicurio8", payload, None, "no_registry", detail)
         return failed("bytes", payload, PayloadError("unknown_id", f"no schema has id {framing.id}"))
 
-    def _try(self, schema: Schema, payload: bytes, framing: Framing) -> tuple[Any, PayloadError | None]:
+    def _try(self, schema: Schema, payload: bytes, framing: Framing) -> tuple[object, PayloadError | None]:
         try:
             return self.reader(schema)(payload, framing), None
         except PayloadError as error:
@@ -264,7 +264,7 @@ class PayloadReader:
             self._files[id(schema)] = protobuf_schema.parse(schema.text, self.references(schema))
         return self._files[id(schema)]
 
-    def payload_rule(self, schema: Schema) -> Mapping[str, Any] | None:
+    def payload_rule(self, schema: Schema) -> Mapping[str, object] | None:
         """Returns the rule of a schema that encrypts whole payloads; None without one.
 
         A rule ENCRYPT encrypts single fields, which stay texts or bytes: the value decodes with them.

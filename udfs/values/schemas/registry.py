@@ -81,7 +81,7 @@ class Schema:
         return self.subject[len(self.context) + 2 :] if self.subject.startswith(":.") else self.subject
 
     @property
-    def encrypting_rules(self) -> list[Mapping[str, Any]]:
+    def encrypting_rules(self) -> list[Mapping[str, object]]:
         """Returns the rules, not disabled, that encrypt fields (ENCRYPT) or payloads (ENCRYPT_PAYLOAD)."""
         sets = ((self.rule_set or {}).get(kind) or () for kind in ("domainRules", "encodingRules"))
         rules = [rule for rules in sets for rule in rules if isinstance(rule, Mapping)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from kafka_log_lake.udfs.values.schemas.payloads import VALUE, PayloadReader
 from kafka_log_lake.udfs.values.schemas.registry import UNKNOWN_ID, Registry
@@ -20,7 +19,7 @@ class TopicPayloads:
     registry: Registry
     topic: str
 
-    def document(self, value: bytes, headers: Headers) -> Any:
+    def document(self, value: bytes, headers: Headers) -> object:
         """Returns a value in canonical JSON; None where no schema consumes it."""
         if value[0] not in _FIRST_BYTES and not headers and not self.registry.by_id(UNKNOWN_ID):
             return None
@@ -32,5 +31,5 @@ class TopicPayloads:
     def _reader(self) -> PayloadReader:
         return PayloadReader(self.registry)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"registry": self.registry, "topic": self.topic}

@@ -363,7 +363,7 @@ class SideDecoder:
                 column = pa.array(values, type_)
             self._add(side, label, schema, np.array(of, np.int64), column, format_)
 
-    def _json_column(self, values: list[Any]) -> tuple[str, pa.Array]:
+    def _json_column(self, values: list[object]) -> tuple[str, pa.Array]:
         """Returns label and column of JSON values: structs where they are objects, else texts."""
         type_ = self.types.get(JSON) or json_columns.inferred(values)
         if type_ is None:
@@ -372,7 +372,7 @@ class SideDecoder:
 
     def _plain_value(
         self, decoded: DecodedPayload, payload: bytes, headers: list[tuple[str, bytes | None]]
-    ) -> tuple[str, pa.DataType, Any]:
+    ) -> tuple[str, pa.DataType, object]:
         """Returns label, Arrow type and value for ``pa.array`` of a payload that was decoded exactly."""
         if decoded.schema is not None and decoded.schema.type in (AVRO, PROTOBUF):
             index = (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,7 +32,7 @@ class LookDecoder(SideDecoder):
 
     def _plain_value(
         self, decoded: DecodedPayload, payload: bytes, headers: list[tuple[str, bytes | None]]
-    ) -> tuple[str, pa.DataType, Any]:
+    ) -> tuple[str, pa.DataType, object]:
         return TEXT, pa.string(), None
 
 
@@ -60,5 +58,5 @@ class TextDecoder(SideDecoder):
 
     def _plain_value(
         self, decoded: DecodedPayload, payload: bytes, headers: list[tuple[str, bytes | None]]
-    ) -> tuple[str, pa.DataType, Any]:
+    ) -> tuple[str, pa.DataType, object]:
         return TEXT, pa.string(), json_columns.text(decoded.value)
