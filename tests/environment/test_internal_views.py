@@ -201,7 +201,7 @@ def test_queries_of_the_page_print_what_it_shows(internal: str) -> None:
     shown = re.findall(
         r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
     )
-    assert len(shown) == 11
+    assert len(shown) == 12
     for statement, output in shown:
         assert "\n".join(answer(internal, statement, "table")) + "\n" == output
 
