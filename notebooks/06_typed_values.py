@@ -96,9 +96,9 @@ typed.select("partition", "offset", "key", "value", "value_schema_id").show(10, 
 
 # COMMAND ----------
 
-reasons = spark.sql("""
-    SELECT reason, count(*) AS payloads FROM value_errors GROUP BY reason ORDER BY payloads, reason
-""").collect()
+query = "SELECT reason, count(*) AS payloads FROM value_errors GROUP BY reason ORDER BY payloads, reason"
+# The table is made for the first such row
+reasons = spark.sql(query).collect() if spark.catalog.tableExists("value_errors") else []
 
 errors, axes = plt.subplots(figsize=(8, 0.6 + 0.3 * len(reasons)), layout="constrained")
 axes.barh([row.reason for row in reasons], [row.payloads for row in reasons], color="#2a78b5")

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support import corpus, databricks, fuse_mount
+from tests.support import corpus, databricks, fuse_mount, typed_corpus
 from tests.support.cluster import ROOT, bare_environment
 from tests.support.connect import connect_server
 from tests.support.logs import batch, batches, put
@@ -60,6 +60,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     put(volume / "logs" / "a-0", 0, *batches(0, 3), batch(9)[:-9] + b"\xff" * 9, batch(12))
     for name in COPIED:
         shutil.copytree(corpus.ROOT / name, volume / "kafka" / Path(name).name)
+    typed_corpus.copy(("avro-evolution", "_schemas"), volume / "typed")
     below = [volume, *volume.rglob("*")]
     for path in below:
         path.chmod(0o555 if path.is_dir() else 0o444)
@@ -100,7 +101,7 @@ def test_notebooks_over_a_schema(workspace: Workspace, tmp_path: Path) -> None:
     assert "transactions were aborted" in workspace.notebook("04", lake=lake)
 
 
-def test_a_notebook_that_needs_a_lake_in_a_folder(workspace: Workspace, tmp_path: Path) -> None:
+def test_notebooks_that_need_a_lake_in_a_folder(workspace: Workspace, tmp_path: Path) -> None:
     """A bucket stands for the folder: what is below ``/Volumes`` can't hold one."""
     lake = str(tmp_path / "lake")
     tmp_path.chmod(0o777)
@@ -108,6 +109,8 @@ def test_a_notebook_that_needs_a_lake_in_a_folder(workspace: Workspace, tmp_path
     done = workspace.run(*decode, in_bucket=True)
     assert done.returncode == 0, done.stderr
     assert "V2 takes" in workspace.notebook("05", in_bucket=True, lake=lake)
+    source, lake = str(workspace.volume / "typed"), str(tmp_path / "typed")
+    assert "avro-evolution" in workspace.notebook("06", in_bucket=True, source=source, lake=lake)
 
 
 def test_a_lake_in_a_volume_is_refused_in_one_line(workspace: Workspace, tmp_path: Path) -> None:
