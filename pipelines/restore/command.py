@@ -211,7 +211,7 @@ def _restore(
     target = targets.look(request)
     targets.check(request, plan, target, state.is_continued)
     specs = cluster.topic_specs(database, [one.topic for one in plan.topics])
-    summary.warnings += targets.make_missing(request, plan, target, specs)
+    summary.warnings += state.note(targets.make_missing(request, plan, target, specs))
     checked = targets.check(request, plan, targets.look(request), True)
     summary.warnings += checked.warnings
     for warning in summary.warnings:

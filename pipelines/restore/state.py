@@ -91,6 +91,11 @@ class State:
             self._told["at"] = found[0] if found else None
         self.request = dataclasses.replace(self.request, at=self.request.at or self._told["at"])
 
+    def note(self, texts: Sequence[str]) -> list[str]:
+        """Adds what was said of topics that were made. Returns it after what earlier runs said."""
+        self._told["made"] = [*self._told.get("made", ()), *texts]
+        return list(self._told["made"])
+
     def keep(self, cluster_id: str) -> None:
         """Writes the file. Raises a UserError where the restore began with another cluster."""
         if self._told.setdefault("cluster_id", cluster_id) != cluster_id:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
 )
 
 from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.cli.generated import shell_word
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, first_names
 from kafka_log_lake.pipelines.restore.clients import REQUEST_SECONDS, ClientLog, admin, asking, consumer
 from kafka_log_lake.pipelines.restore.cluster import TopicSpec
@@ -27,8 +28,16 @@ from kafka_log_lake.pipelines.restore.request import Request
 _MOST = 2**63 - 1
 _REPLICATION = 3
 _OF_BATCHES = ("max.message.bytes", "segment.bytes")  # a broker takes no batch that is larger
-# Of a topic whose settings are not known: nothing that is restored is deleted or refused
-_MADE_WITH = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(_MOST)}
+# Of a topic that is made, until all is restored: nothing of it is deleted, changed or refused
+_MEANWHILE = {
+    "retention.ms": "-1",
+    "message.timestamp.after.max.ms": str(_MOST),
+    "retention.bytes": "-1",
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": str(_MOST),
+}
+_LIMITED = ("retention.ms", "message.timestamp.after.max.ms")  # by the broker, where the topic says nothing
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ def make_missing(request: Request, plan: Plan, target: Target, specs: Mapping[st
         raise UserError(f"the target has no topic {names}, and --create never: create it, or leave it out")
     if request.create == "ask" and not _agrees(names):
         raise UserError(f"the target has no topic {names}: add --create yes, or create it")
-    made, fewer, unknown = [], [], defaultdict(list)
+    made, fewer, changed = [], [], defaultdict(list)
     for topic in missing:
         spec = specs.get(topic.topic)
         # a metadata log may end before partitions were added
@@ -80,22 +89,20 @@ def make_missing(request: Request, plan: Plan, target: Target, specs: Mapping[st
         copies = max(1, min(wanted, target.brokers))
         if copies < wanted:
             fewer.append(topic.target)
-        configs = _settings(topic, spec)
-        if spec is None:
-            unknown[tuple(configs.items())].append(topic.target)
-        made.append(NewTopic(topic.target, number, copies, config=configs))
+        configs = dict(spec.configs) if spec else {}
+        meanwhile = _meanwhile(topic, configs, is_known=spec is not None)
+        changed[_listed(meanwhile), _back(meanwhile, configs)].append(topic.target)
+        made.append(NewTopic(topic.target, number, copies, config=configs | meanwhile))
     said = []
     if fewer:
         brokers = counted_noun(target.brokers, "broker")
         said.append(
             f"made with replication factor {target.brokers}, as there is {brokers}: {', '.join(fewer)}"
         )
-    for pairs, topics in unknown.items():
-        listed = ", ".join(f"{name}={value}" for name, value in pairs)
-        back = ",".join(name for name, _ in pairs)
+    for (listed, back), topics in changed.items():
         said.append(
-            f"made with {listed}, as the sources have no __cluster_metadata: {', '.join(topics)}; back: "
-            f"kafka-configs.sh --alter --topic TOPIC --delete-config {back}"
+            f"made with {listed} until all is restored: {', '.join(topics)}; then back: "
+            f"kafka-configs.sh --alter --topic TOPIC {back}"
         )
     log = ClientLog()
     client = admin(request, log)
@@ -139,11 +146,28 @@ def _drop_refused(client: AdminClient, topic: NewTopic, log: ClientLog) -> list[
     return said
 
 
-def _settings(topic: TopicPlan, spec: TopicSpec | None) -> dict[str, str]:
-    if spec is not None:
-        return dict(spec.configs)
+def _meanwhile(topic: TopicPlan, configs: Mapping[str, str], *, is_known: bool) -> dict[str, str]:
+    """Returns the settings that a new topic has until all is restored, where the source has others."""
+    found = {
+        name: value
+        for name, value in _MEANWHILE.items()
+        if configs.get(name, None if name in _LIMITED else value) != value
+    }
     largest = max((one.largest for one in topic.partitions), default=0) + 512
-    return _MADE_WITH | ({"max.message.bytes": str(largest)} if largest > 1_000_000 else {})
+    return found | ({"max.message.bytes": str(largest)} if not is_known and largest > 1_000_000 else {})
+
+
+def _listed(settings: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
+
+
+def _back(settings: Iterable[str], configs: Mapping[str, str]) -> str:
+    """Returns the options of kafka-configs.sh that set settings back to the source's."""
+    values = {name: configs[name] for name in settings if name in configs}
+    own = [f"{name}=[{value}]" if "," in value else f"{name}={value}" for name, value in values.items()]
+    none = [name for name in settings if name not in configs]
+    options = (("--add-config", own), ("--delete-config", none))
+    return " ".join(f"{option} {shell_word(','.join(of_it))}" for option, of_it in options if of_it)
 
 
 def _agrees(names: str) -> bool:

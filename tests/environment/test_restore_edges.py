@@ -73,14 +73,27 @@ def test_settings_that_the_target_refuses_are_left_out_and_a_topic_too_small_is_
     disk = tmp_path / "disk"
     for number in (0, 1):
         put(disk / f"t-{number}", 0, Batch((Record(b"k", b"v"),), base_timestamp=NOW).encode())
-    settings = (("message.format.version", "2.8"), ("retention.ms", "-1"))
+    settings = [
+        ("message.format.version", "2.8"),
+        ("retention.ms", "-1"),
+        ("cleanup.policy", "compact,delete"),
+    ]
+    settings.append(("message.timestamp.type", "LogAppendTime"))
     configs = [
         metadata_record("ConfigRecord", 0, {"resourceType": 2, "resourceName": "t", "name": n, "value": v})
         for n, v in settings
     ]
     metadata_log(disk, [*topic("t", 1, [1]), *configs])  # it ends before the second partition was added
     assert restore(running, tmp_path / "state", disk, "--create", "yes") == 0
-    assert "t: made without message.format.version=2.8, which the target refuses" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "t: made without message.format.version=2.8, which the target refuses" in said
+    # What would delete or change records meanwhile waits, with the command that sets it back
+    assert (
+        "cleanup.policy=delete, message.timestamp.type=CreateTime until all is restored: t; then back:"
+        in said
+    )
+    back = "--add-config 'cleanup.policy=[compact,delete],message.timestamp.type=LogAppendTime'"
+    assert f"{back} --delete-config message.timestamp.after.max.ms" in said
     judge.create("narrow", 1)
     assert restore(running, tmp_path / "state2", disk, "--rename", "t=narrow") == 2
     assert "narrow has 1 partition in the target and 2 are needed" in capsys.readouterr().err
