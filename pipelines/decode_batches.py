@@ -43,6 +43,7 @@ from kafka_log_lake.pipelines.listing.list_segments import TopicFilter
 from kafka_log_lake.pipelines.listing.uris import is_named
 from kafka_log_lake.pipelines.sql.types import table_name
 from kafka_log_lake.pipelines.tasks.slice_rows import DIRECT, SliceReader, choose_mode, stage_options
+from kafka_log_lake.udfs import reads
 from kafka_log_lake.udfs.format import schema
 from kafka_log_lake.udfs.spark import stages
 from kafka_log_lake.udfs.spark.protocol import TableRead
@@ -67,9 +68,17 @@ def run(spark: SparkSession, settings: Settings) -> Summary:
     JobError: the run failed; the ledger holds nothing of it.
     """
     with spark_on_demand(settings, given=spark) as on_demand:
-        summary = decode_into(on_demand, settings)
-        _decode_values(on_demand, settings, summary)
-        return summary
+        return _decode(on_demand, settings, Batching(settings))
+
+
+def _decode(on_demand: SparkOnDemand, settings: Settings, batching: Batching) -> Summary:
+    """Decodes what is new and due, then updates the typed tables. Returns the counts of this run alone."""
+    read_before = reads.counted()
+    summary = decode_into(on_demand, settings, is_due=batching.is_due)
+    batching.done()
+    _decode_values(on_demand, settings, summary)
+    summary.read_before = read_before
+    return summary
 
 
 def _decode_values(on_demand: SparkOnDemand, settings: Settings, summary: Summary) -> None:
@@ -202,9 +211,7 @@ def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
     def once() -> None:
         nonlocal is_first
         with metrics.counting_failures():
-            summary = decode_into(on_demand, settings, is_due=batching.is_due)
-            batching.done()
-            _decode_values(on_demand, settings, summary)
+            summary = _decode(on_demand, settings, batching)
         metrics.done(summary, batching.lag)
         if settings.watch and not settings.json and not is_first:
             print_round(summary)

@@ -1,8 +1,8 @@
 """Counts what a command reads of its sources and of tiered storage, in requests and bytes: stores charge for
 both. Only commands with a tier count.
 
-A worker counts what a call reads, and the process that made the call adds it (``udfs.calls``). Lists of a
-store's objects, and attempts that failed, are not counted.
+A worker counts what a call reads, and the process that made the call adds it (``udfs.calls``). Not counted
+are lists of a store's objects, failed requests, and reads of a task that was killed or, in Spark, failed.
 """
 
 from __future__ import annotations

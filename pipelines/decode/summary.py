@@ -74,6 +74,7 @@ class Summary:
     has_schemas: whether the sources have the topic of a schema registry.
     typed: what changed in the typed table of each topic; None where none were updated. kept: lines on the
     tables of --mode. value_errors: keys and values of the lake that could not be decoded.
+    read_before: what this process had read when the run began: earlier rounds of --watch.
     """
 
     run_id: str
@@ -109,6 +110,7 @@ class Summary:
     typed: list[dict[str, Any]] | None = None
     kept: list[str] = field(default_factory=list)
     value_errors: int = 0
+    read_before: reads.Reads = field(default_factory=reads.Reads)
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -203,7 +205,7 @@ class Summary:
                 "undecoded": self.undecoded,
                 "swap_files": self.swap_files,
                 "bytes": self.bytes,
-                "reads": reads.counted().to_json(),
+                "reads": reads.counted().less(self.read_before).to_json(),
                 "seconds": round(self.seconds, 3),
                 "phases": {name: round(seconds, 3) for name, seconds in self.phases.items()},
                 "lake": self.lake,

@@ -156,12 +156,17 @@ def test_a_run_that_watches_follows_a_tier_that_grows(case: Path, tmp_path: Path
     hidden(case, 409)
     with watching(case, lake) as process:
         assert process.stdout is not None
-        records = json.loads(process.stdout.readline())["records"]
+        rounds = [json.loads(process.stdout.readline())]
         for below in (200, 409):
             uploaded(case, below)
-            while records < sum(row[2] < below or row[2] >= 409 for row in truth("local")):
-                records += json.loads(process.stdout.readline())["records"]
+            while sum(one["records"] for one in rounds) < sum(
+                row[2] < below or row[2] >= 409 for row in truth("local")
+            ):
+                rounds.append(json.loads(process.stdout.readline()))
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
-    assert records == len(truth("local"))
+    assert sum(one["records"] for one in rounds) == len(truth("local"))
     assert committed(lake) == truth("local")
+    of_tier = [one["reads"]["tier"]["bytes"] for one in rounds]
+    sizes = {int(path.name[:20]): path.stat().st_size for path in (case / "tier").rglob("*.log")}
+    assert sum(of_tier) < 1.2 * sum(size for base, size in sizes.items() if base < FIRST_ON_DISK)
