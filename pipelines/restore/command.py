@@ -100,7 +100,7 @@ def _run(
     summary.seconds = time.monotonic() - began
     if request.create == "only":
         log.info("the topics are there; --create only writes no record")
-        return
+        summary.ask_no_record()
     if request.more["report"] is not None:
         page.write_page(request.more["report"], summary)
     _print(summary, settings.json)
@@ -267,8 +267,8 @@ def _verify(on_demand: SparkOnDemand, tasks: Sequence[Task], summary: Summary) -
 
 def _print(summary: Summary, as_json: bool) -> None:
     print(summary.as_json() if as_json else "\n".join(summary.lines()))
-    if not as_json and summary.is_whole:
-        total = sum(one.verified for one in summary.topics)
+    total = sum(one.verified for one in summary.topics)
+    if total and not as_json and summary.is_whole:
         log.info("%s restored and read back equal, %.0f s", counted_noun(total, "record"), summary.seconds)
 
 

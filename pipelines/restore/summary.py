@@ -60,6 +60,11 @@ class Summary:
             topic.is_whole for topic in self.topics
         )
 
+    def ask_no_record(self) -> None:
+        """Takes the records from what was asked for: topics alone are made."""
+        for one in self.topics:
+            one.asked = one.bytes = one.left_out = one.lost = 0
+
     def lines(self, is_plan: bool = False) -> Iterator[str]:
         """Yields the lines for a person. is_plan: of a dry run: what would be done."""
         columns = (
