@@ -75,6 +75,18 @@ def test_tasks_of_a_connector_whose_configuration_was_written_again(
     assert (offset, issue, is_later) == (1 if is_cleaned else 2, "KAFKA-17719", not is_cleaned)
 
 
+def test_numbers_of_tasks_that_no_connector_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [
+        config("connector-files", b'{"properties": {}}'),
+        *(config(f"task-files-{number}", b'{"properties": {}}') for number in ("0", "\u00b2", "9" * 5000)),
+        config("commit-files", b'{"tasks": 1000000000000}'),
+    ]
+    put(tmp_path / "connect-configs-0", 0, Batch(tuple(records)).encode())
+    (found,) = checked(capsys, str(tmp_path))
+    assert (found["offset"], found["after_cleaning"]) == (4, False)
+    assert found["why"].startswith("999999999999 of the 1000000000000 tasks of connector files are not there")
+
+
 def checked(capsys: pytest.CaptureFixture[str], *argv: str) -> list[dict[str, Any]]:
     load_check.main([*argv, "--json"])
     found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["unloadable"]

@@ -9,6 +9,7 @@ a principal) is not looked at.
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ _OF_BROKER = (("brokerId", "id"), ("brokerEpoch", "epoch"))
 # The lowest metadata.version that a loader knows, and the highest by release: MetadataVersion
 _LOWEST_METADATA_VERSION = 7
 _HIGHEST_METADATA_VERSION = {"4.1": 29, "4.2": 30, "4.3": 31, "4.4": 34}
+# The number of a task: a longer one is no int
+_INT = re.compile(r"\d{1,10}")
 
 
 class TransactionReplay:
@@ -197,7 +200,7 @@ class ConnectReplay:
             self.connectors.add(name)
         elif kind == "task" and isinstance(_member(content, "properties"), dict):
             connector, _, number = name.rpartition("-")
-            if connector and number.isdigit():
+            if connector and _INT.fullmatch(number):
                 self._waiting[connector].add(int(number))
         elif kind == "commit" and type(count := _member(content, "tasks")) is int:
             self._commit(offset, name, count)
@@ -207,11 +210,11 @@ class ConnectReplay:
         if name not in self.connectors:
             self.tasks.pop(name, None)
             why = f"the tasks of connector {name} lie before its configuration: a worker ignores them"
-        elif missing := set(range(count)) - numbers:
+        elif (missing := count - sum(number < count for number in numbers)) > 0:
             self.inconsistent.add(name)
             self.tasks[name] = count
             why = (
-                f"{len(missing)} of the {count} tasks of connector {name} are not there: a worker starts none"
+                f"{missing} of the {count} tasks of connector {name} are not there: a worker starts none"
             )
         else:
             self.inconsistent.discard(name)
