@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.cli.text_tables import size_text
 from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.listing.uris import local_path
@@ -44,14 +45,23 @@ def check_loading(listing: Listing, loaders: Sequence[str] = LOADERS) -> Check:
     loaders: of LOADERS, in their order.
     """
     logs: dict[tuple[str, int, str], list[tuple[int, str, int]]] = defaultdict(list)
-    wanted = listing.segments.filter(listing.segments.column("wanted"))
-    names = ("topic", "partition", "partition_dir", "segment", "file_base_offset", "length")
-    for row in wanted.select(names).to_pylist():
+    names = ("topic", "partition", "partition_dir", "segment", "file_base_offset", "length", "wanted")
+    rows = [row for row in listing.segments.select(names).to_pylist() if _is_internal(row["topic"])]
+    asked = {row["partition_dir"] for row in rows if row["wanted"]}
+    elsewhere = set()
+    for row in rows:  # a loader reads the whole log, also where one file of it is named
         path = path_of_uri(row["segment"])
-        if path is not None and _is_internal(row["topic"]):
+        if row["partition_dir"] not in asked:
+            continue
+        if path is None:
+            elsewhere.add(row["partition_dir"])
+        else:
             place = row["topic"], row["partition"], row["partition_dir"]
             logs[place].append((row["file_base_offset"], path, row["length"]))
     check = Check()
+    if elsewhere:
+        count = counted_noun(len(elsewhere), "internal log")
+        check.warnings.append(f"{count} not on a local disk: not replayed")
     for place, files in sorted(logs.items()):
         size = sum(length for _, _, length in files)
         if size > _MOST_BYTES:

@@ -89,7 +89,7 @@ def _verdict(check: Check) -> str:
     later = {entry[:3] for entry in check.unloadable} - stopped
     checked = counted_noun(check.logs, "internal log")
     if not stopped and not later:
-        return f"{checked} replayed: all load"
+        return f"{checked} replayed: all load{', as far as they were read' if check.warnings else ''}"
     words = [f"{len(stopped):,} do not load"] if stopped else []
     words += [f"{len(later):,} may not after compaction"] if later else []
     return f"{checked} replayed: {', '.join(words)}"

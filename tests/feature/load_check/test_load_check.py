@@ -87,6 +87,22 @@ def test_numbers_of_tasks_that_no_connector_has(tmp_path: Path, capsys: pytest.C
     assert found["why"].startswith("999999999999 of the 1000000000000 tasks of connector files are not there")
 
 
+def test_a_log_of_which_one_file_is_named_is_replayed_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, topic = tmp_path / "__cluster_metadata-0", new_uuid()
+    put(folder, 0, Batch((metadata("TopicRecord", name="t", topicId=topic),)).encode())
+    put(folder, 1, Batch((metadata("RemoveTopicRecord", topicId=topic),), base_offset=1).encode())
+    assert checked(capsys, str(folder / f"{1:020d}.log")) == []
+
+
+def test_damage_is_named_in_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sound = Batch((transaction(b"a", 0),)).encode()
+    put(tmp_path / "__transaction_state-0", 0, sound + b"\x07" * 100)
+    assert load_check.main([str(tmp_path)]) == 0
+    assert "1 internal log replayed: all load, as far as they were read" in capsys.readouterr().out
+
+
 def checked(capsys: pytest.CaptureFixture[str], *argv: str) -> list[dict[str, Any]]:
     load_check.main([*argv, "--json"])
     found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["unloadable"]
