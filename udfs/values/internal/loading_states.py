@@ -94,7 +94,7 @@ class ShareReplay:
 class _Image:
     """What metadata records need of those before them.
 
-    topics: partitions by topic id. names: topic ids by name. brokers: epochs by id. acls: their ids.
+    topics: partitions by topic id. names: of topics by id. brokers: epochs by id. acls: their ids.
     """
 
     topics: dict[str, set[int]] = field(default_factory=dict)
@@ -126,7 +126,8 @@ class MetadataReplay:
             return self._topic(record.name, value)
         elif record.name == "ClearElrRecord":
             name = value["topicName"]
-            return None if not name or name in self._image.names else f"topic {name} is not there"
+            is_there = not name or name in self._image.names.values()
+            return None if is_there else f"topic {name} is not there"
         elif "Broker" in record.name:
             return self._broker(record.name, value)
         elif record.name == "AccessControlEntryRecord":
@@ -145,14 +146,13 @@ class MetadataReplay:
         topic_id, image = value["topicId"], self._image
         if name == "TopicRecord":
             image.topics[topic_id] = set()
-            image.names[value["name"]] = topic_id
+            image.names[topic_id] = value["name"]
             return None
         partitions = image.topics.get(topic_id)
         if partitions is None:
             return f"topic {topic_id} is not there"
         if name == "RemoveTopicRecord":
-            del image.topics[topic_id]
-            image.names = {topic: owner for topic, owner in image.names.items() if owner != topic_id}
+            del image.topics[topic_id], image.names[topic_id]
         elif name == "PartitionRecord":
             partitions.add(value["partitionId"])
         elif name == "PartitionChangeRecord" and value["partitionId"] not in partitions:
@@ -213,9 +213,7 @@ class ConnectReplay:
         elif (missing := count - sum(number < count for number in numbers)) > 0:
             self.inconsistent.add(name)
             self.tasks[name] = count
-            why = (
-                f"{missing} of the {count} tasks of connector {name} are not there: a worker starts none"
-            )
+            why = f"{missing} of the {count} tasks of connector {name} are not there: a worker starts none"
         else:
             self.inconsistent.discard(name)
             self.tasks[name] = count
