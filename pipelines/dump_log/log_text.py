@@ -33,7 +33,7 @@ from kafka_log_lake.udfs.kernels import log_lines as k
 from kafka_log_lake.udfs.kernels.framing import BATCH
 from kafka_log_lake.udfs.kernels.jvm_text import repair_bytes
 from kafka_log_lake.udfs.storage.byte_source import ByteSource
-from kafka_log_lake.udfs.values.internal.definitions import NEWEST
+from kafka_log_lake.udfs.values.internal.releases import NEWEST
 
 _OUT_BYTES = 4 << 20
 _COLUMNS = ("key", "value", "offset", "timestamp_ms", "headers", "sequence")

@@ -20,8 +20,8 @@ from kafka_log_lake.udfs.decoder.kafka_reader import Record, Refused
 from kafka_log_lake.udfs.format import layout as f
 from kafka_log_lake.udfs.kernels.log_lines import TextColumn
 from kafka_log_lake.udfs.values.internal.columns import TRANSACTION_STATES
-from kafka_log_lake.udfs.values.internal.definitions import NEWEST, RELEASES
 from kafka_log_lake.udfs.values.internal.readers import UNKNOWN_TAGS, UnreadableMessage
+from kafka_log_lake.udfs.values.internal.releases import NEWEST, RELEASES
 from kafka_log_lake.udfs.values.internal.topics import (
     InternalRecord,
     control_fields,

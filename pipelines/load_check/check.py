@@ -22,7 +22,7 @@ from kafka_log_lake.pipelines.load_check.found import (
     Unloadable,
 )
 from kafka_log_lake.udfs.storage.byte_source import path_of_uri
-from kafka_log_lake.udfs.values.internal.definitions import LOADERS, RELEASES
+from kafka_log_lake.udfs.values.internal.releases import LOADERS, RELEASES
 
 _CONFIGS = re.compile(r"(.*[-._])?connect[-._]configs?")
 _COLUMNS = ("offset", "key", "value", "is_control")

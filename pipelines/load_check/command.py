@@ -24,7 +24,7 @@ from kafka_log_lake.pipelines.listing.uris import parse_source
 from kafka_log_lake.pipelines.load_check.check import Check, check_loading
 from kafka_log_lake.pipelines.load_check.found import table
 from kafka_log_lake.pipelines.plan.listed import list_sources
-from kafka_log_lake.udfs.values.internal.definitions import LOADERS
+from kafka_log_lake.udfs.values.internal.releases import LOADERS
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kafka_log_lake.pipelines.cli.terminal import printable
 from kafka_log_lake.pipelines.cli.text_tables import Section
-from kafka_log_lake.udfs.values.internal.definitions import NEWEST
+from kafka_log_lake.udfs.values.internal.releases import NEWEST
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 SHARE, METADATA = "__share_group_state", "__cluster_metadata"

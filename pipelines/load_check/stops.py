@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from kafka_log_lake.pipelines.load_check.found import METADATA, OFFSETS, SHARE, TRANSACTIONS, Record, Stop
-from kafka_log_lake.udfs.values.internal.definitions import LOADERS, RELEASES, definitions_of, messages
+from kafka_log_lake.udfs.values.internal.definitions import messages
 from kafka_log_lake.udfs.values.internal.loading_groups import GroupReplay
 from kafka_log_lake.udfs.values.internal.loading_states import (
     ConnectReplay,
@@ -14,6 +14,7 @@ from kafka_log_lake.udfs.values.internal.loading_states import (
     ShareReplay,
     TransactionReplay,
 )
+from kafka_log_lake.udfs.values.internal.releases import LOADERS, RELEASES, definitions_of
 from kafka_log_lake.udfs.values.internal.topics import InternalRecord, record_reader
 
 # The first release that loads as a loader does, where its own name is another

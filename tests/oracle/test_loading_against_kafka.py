@@ -9,7 +9,6 @@ from random import Random
 import pytest
 
 from kafka_log_lake.udfs.files import decode_segment
-from kafka_log_lake.udfs.values.internal.definitions import LOADERS
 from kafka_log_lake.udfs.values.internal.loading_groups import GroupReplay
 from kafka_log_lake.udfs.values.internal.loading_states import (
     ConnectReplay,
@@ -17,6 +16,7 @@ from kafka_log_lake.udfs.values.internal.loading_states import (
     ShareReplay,
     TransactionReplay,
 )
+from kafka_log_lake.udfs.values.internal.releases import LOADERS
 from kafka_log_lake.udfs.values.internal.topics import record_reader
 from tests.kafka import broker, state_loader
 from tests.kafka.state_loader import Log

@@ -7,7 +7,7 @@ from functools import partial
 
 from kafka_log_lake.pipelines.cli.declaration import Argument, Command, Screen
 from kafka_log_lake.pipelines.cli.values import from_0
-from kafka_log_lake.udfs.values.internal.definitions import NEWEST, RELEASES
+from kafka_log_lake.udfs.values.internal.releases import NEWEST, RELEASES
 
 _bytes = partial(Argument, metavar="BYTES", parse=from_0(math.inf, "must be a whole number of bytes"))
 DUMP = Command(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_log_lake.pipelines.cli.declaration import Argument, Command, Screen
-from kafka_log_lake.udfs.values.internal.definitions import LOADERS
+from kafka_log_lake.udfs.values.internal.releases import LOADERS
 
 LOAD_CHECK = Command(
     "load-check",

@@ -262,6 +262,14 @@ def test_a_key_is_found_without_what_only_other_searches_need() -> None:
     assert not imported & {"pyarrow.compute", "numba", "duckdb"}
 
 
+def test_the_version_is_printed_without_what_commands_need() -> None:
+    """Completion and help wait for each module that the declaration of any command loads."""
+    done = run("-X", "importtime", "-m", "kafka_log_lake", "--version")
+    assert done.stdout.startswith("kafka-log-lake ")
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert not imported & {"json", "tempfile", "urllib.parse", "importlib.resources"}
+
+
 def test_a_program_that_imports_it_keeps_its_own_settings(tmp_path: Path) -> None:
     """``python -m theirs`` looks like a command of ours while its package is imported."""
     (tmp_path / "theirs").mkdir()

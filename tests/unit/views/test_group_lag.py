@@ -13,7 +13,8 @@ import pytest
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.udfs.files import decode_segment
 from kafka_log_lake.udfs.values.internal import topics
-from kafka_log_lake.udfs.values.internal.definitions import NEWEST, MessageDefinition, messages
+from kafka_log_lake.udfs.values.internal.definitions import MessageDefinition, messages
+from kafka_log_lake.udfs.values.internal.releases import NEWEST
 from tests.support import as_command
 from tests.support.logs import batch, data, marker, put
 from tests.support.made_views import Ask, asking

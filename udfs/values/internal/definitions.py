@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from kafka_log_lake.udfs.values.internal.releases import NEWEST, RELEASES, is_after
+
 _MOST = 0x7FFF
-RELEASES = ("4.1", "4.2", "4.3", "4.4")
-NEWEST = RELEASES[-1]
-# Releases whose loaders of internal topics differ. Each stands for those before it; "4.1" for the last 4.1.x
-LOADERS = ("4.1.1", "4.1", "4.2.0", "4.2", "4.3", "4.4")
 
 
 @dataclass(frozen=True)
@@ -113,11 +111,11 @@ def _message(source: Mapping[str, Any]) -> MessageDefinition:
 
 def as_of(source: Mapping[str, Any], release: str) -> dict[str, object] | None:
     """Returns a definition of a file, or a part of one, as a release has it; None if it has none."""
-    if _after(source.get("since", RELEASES[0]), release):
+    if is_after(source.get("since", RELEASES[0]), release):
         return None
     definition = {name: part for name, part in source.items() if name not in ("since", "releases")}
     for since, versions in source.get("releases", {}).items():
-        if not _after(since, release):
+        if not is_after(since, release):
             definition["validVersions"] = versions
     for name in ("fields", "commonStructs"):
         if name in definition:
@@ -127,15 +125,6 @@ def as_of(source: Mapping[str, Any], release: str) -> dict[str, object] | None:
     if not definition.get("commonStructs", True):
         del definition["commonStructs"]
     return definition
-
-
-def _after(release: str, other: str) -> bool:
-    return RELEASES.index(release) > RELEASES.index(other)
-
-
-def definitions_of(loader: str) -> str:
-    """Returns the release of RELEASES whose definitions a loader of LOADERS has."""
-    return ".".join(loader.split(".")[:2])
 
 
 def definitions(name: str) -> list[dict[str, object]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kafka_log_lake.udfs.values.internal.definitions import LOADERS, NEWEST
+from kafka_log_lake.udfs.values.internal.releases import LOADERS, NEWEST
 from kafka_log_lake.udfs.values.internal.topics import Fields, InternalRecord
 
 _CLASSIC, _CONSUMER, _SHARE, _STREAMS = "classic", "consumer", "share", "streams"

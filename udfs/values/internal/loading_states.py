@@ -14,7 +14,7 @@ from collections import defaultdict
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from kafka_log_lake.udfs.values.internal.definitions import NEWEST, RELEASES
+from kafka_log_lake.udfs.values.internal.releases import NEWEST, RELEASES
 from kafka_log_lake.udfs.values.internal.topics import Fields, InternalRecord
 
 _EMPTY, _PREPARE_EPOCH_FENCE = 0, 7  # the first and the last of TransactionState

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from kafka_log_lake.udfs.values.internal.definitions import NEWEST, MessageDefinition, messages
+from kafka_log_lake.udfs.values.internal.definitions import MessageDefinition, messages
 from kafka_log_lake.udfs.values.internal.encode import FRAME_VERSION
 from kafka_log_lake.udfs.values.internal.readers import (
     Reader,
@@ -26,6 +26,7 @@ from kafka_log_lake.udfs.values.internal.readers import (
     newer_reader,
     unsigned_varint,
 )
+from kafka_log_lake.udfs.values.internal.releases import NEWEST
 
 _COORDINATORS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _METADATA = ("__cluster_metadata", "__remote_log_metadata")
