@@ -62,7 +62,8 @@ def _restore(running: Broker, lake: Path, number: int) -> float:
         rename=(("perf", f"ours-{number}"),),
     )
     plan = make_plan(open_database(request.lake, NAMES), request)
-    targets.make_missing(request, plan, targets.look(request), {})
+    missing, _ = targets.missing(request, plan, targets.look(request), {})
+    targets.make(request, missing)
     limits = targets.check(request, plan, targets.look(request), True).limits
     (partition,) = plan.partitions
     began = time.perf_counter()

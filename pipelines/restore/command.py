@@ -25,6 +25,7 @@ from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.cli.values import partition_number
 from kafka_log_lake.pipelines.decode.decode_into import decode_into
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
+from kafka_log_lake.pipelines.engine.pool import Map
 from kafka_log_lake.pipelines.engine.run_command import run_command
 from kafka_log_lake.pipelines.lake.address import open_lake, open_log
 from kafka_log_lake.pipelines.listing.uris import is_named, local_path
@@ -211,7 +212,9 @@ def _restore(
     target = targets.look(request)
     targets.check(request, plan, target, state.is_continued)
     specs = cluster.topic_specs(database, [one.topic for one in plan.topics])
-    summary.warnings += state.note(targets.make_missing(request, plan, target, specs))
+    missing, said = targets.missing(request, plan, target, specs)
+    summary.warnings += state.note(target.cluster_id, said)
+    targets.make(request, missing)
     checked = targets.check(request, plan, targets.look(request), True)
     summary.warnings += checked.warnings
     for warning in summary.warnings:
@@ -222,19 +225,20 @@ def _restore(
     state.keep(target.cluster_id)
     summary.schemas += schemas.restore_schemas(request, plan)
     tasks = [Task(request, one, state.restore_id, checked.limits[one.target]) for one in plan.partitions]
-    _write(on_demand, request, plan, tasks)
-    _verify(on_demand, tasks, summary)
+    map_ = on_demand.processes.map  # of this machine, as the journals are
+    _write(map_, request, plan, tasks)
+    _verify(map_, tasks, summary)
     translator = offset_map.Translator(offset_map.read(request.state))
     summary.groups += groups.restore_groups(request, database, plan, translator)
 
 
-def _write(on_demand: SparkOnDemand, request: Request, plan: Plan, tasks: Sequence[Task]) -> None:
+def _write(map_: Map, request: Request, plan: Plan, tasks: Sequence[Task]) -> None:
     """Writes all partitions, the largest first, and the tables of the state, also of what failed."""
     try:
-        if sum(on_demand.map(settle, tasks)):
+        if sum(map_(settle, tasks)):
             log.info("continuing: %s confirmed so far", counted_noun(confirmed(request.state)[0], "record"))
         with phase("writing", _progress(request, plan)):
-            for _ in on_demand.map(restore_partition, tasks):
+            for _ in map_(restore_partition, tasks):
                 pass
     finally:
         offset_map.write_tables(request.state, [task.plan for task in tasks])
@@ -253,10 +257,10 @@ def _progress(request: Request, plan: Plan) -> Callable[[], str]:
     return text
 
 
-def _verify(on_demand: SparkOnDemand, tasks: Sequence[Task], summary: Summary) -> None:
+def _verify(map_: Map, tasks: Sequence[Task], summary: Summary) -> None:
     done = {one.topic: one for one in summary.topics}
     with phase("reading back"):
-        found: list[Verified] = list(on_demand.map(verify_partition, tasks))
+        found: list[Verified] = list(map_(verify_partition, tasks))
     for one in found:
         of_topic = done[one.topic]
         of_topic.restored += one.restored

@@ -11,14 +11,16 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import quote
 
 from kafka_log_lake.pipelines.cli.errors import UserError, writing
 
 # Consecutive offsets of the source: first offset, how many, partition of the target, its first offset there
 Run = tuple[int, int, int, int]
+_MOST_NAME = 255  # bytes of a file's name
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,12 @@ class Journal:
     """The file of one partition. Confirmed entries are read from it, one at a time."""
 
     def __init__(self, state: str, topic: str, partition: int) -> None:
-        self.path = Path(state, "journal", f"{quote(topic, safe='')}-{partition}.jsonl")
+        self.path = Path(state, "journal", _file_name(topic, partition))
         self.pending: Entry | None = None
         self.next_offset: int | None = None  # of the source, after what is confirmed
         self.records = self.bytes = 0
         self.is_there = self.path.exists()
         if self.is_there:
-            self._drop_torn_line()
             for entry in self.entries():
                 self.next_offset = entry.end
                 self.records, self.bytes = self.records + entry.records, self.bytes + entry.bytes
@@ -87,29 +88,36 @@ class Journal:
         self._append({"is_committed": is_committed, "in_all": [self.records, self.bytes]})
         self.pending = None
 
-    def _drop_torn_line(self) -> None:
-        """Cuts off what a killed process had begun to write."""
-        with self.path.open("rb+") as file:
-            content_end = file.seek(0, os.SEEK_END)
-            at = content_end
-            while at > 0:
-                size = min(1 << 16, at)
-                file.seek(at - size)
-                found = file.read(size).rfind(b"\n")
-                if found >= 0:
-                    at = at - size + found + 1
-                    break
-                at -= size
-            if at < content_end:
-                file.truncate(at)
-
     def _append(self, said: dict[str, object]) -> None:
         with writing(f"--state {self.path}"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(said, separators=(",", ":")) + "\n")
+            with self.path.open("ab+") as file:
+                _drop_torn_line(file)
+                file.write(json.dumps(said, separators=(",", ":")).encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
+
+
+def _drop_torn_line(file: IO[bytes]) -> None:
+    """Cuts off what a process that was killed, or had no room, had begun to write."""
+    content_end = at = file.seek(0, os.SEEK_END)
+    while at > 0:
+        size = min(1 << 16, at)
+        file.seek(at - size)
+        found = file.read(size).rfind(b"\n")
+        if found >= 0:
+            at = at - size + found + 1
+            break
+        at -= size
+    if at < content_end:
+        file.truncate(at)
+    file.seek(0, os.SEEK_END)
+
+
+def _file_name(topic: str, partition: int) -> str:
+    """Returns the name of a journal's file: the longest names of topics leave no room for an end."""
+    name = f"{quote(topic, safe='')}-{partition}.jsonl"
+    return name if len(name) <= _MOST_NAME else f"{sha256(topic.encode()).hexdigest()}-{partition}.jsonl"
 
 
 def _entry(said: dict[str, Any]) -> Entry:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_log_lake.pipelines.cli.errors import UserError, writing
+from kafka_log_lake.pipelines.cli.streams import replace_file
 from kafka_log_lake.pipelines.restore.request import Request
 from kafka_log_lake.pipelines.sql.database import open_database
 
@@ -63,15 +64,19 @@ class State:
 
     def __init__(self, folder: str, request: Request) -> None:
         self._path, self.request = Path(request.state, "restore.json"), request
-        self.is_continued = self._path.exists()
-        if not self.is_continued:
-            self._told: dict[str, Any] = {"restore_id": uuid.uuid4().hex[:12], "of": request.fingerprint}
-            return
+        told: dict[str, Any] = {}
         try:
-            self._told = json.loads(self._path.read_text())
-            of, self._told["restore_id"] = self._told["of"], str(self._told["restore_id"])
+            if self._path.exists():
+                told = json.loads(self._path.read_text())
+                of, _ = told["of"], told["restore_id"]
         except (OSError, ValueError, KeyError, TypeError):
             raise UserError(f"--state {folder}: restore.json can't be read: name another folder") from None
+        self.is_continued = "cluster_id" in told
+        if not self.is_continued:  # no record is written: topics may have been made
+            own = {"restore_id": uuid.uuid4().hex[:12], "of": request.fingerprint}
+            self._told = own | {"made": told.get("made", {})}
+            return
+        self._told = told
         if of != request.fingerprint and not request.dry_run:
             raise UserError(
                 f"--state {folder} is of a restore with other arguments: give the same ones to continue it, "
@@ -91,18 +96,24 @@ class State:
             self._told["at"] = found[0] if found else None
         self.request = dataclasses.replace(self.request, at=self.request.at or self._told["at"])
 
-    def note(self, texts: Sequence[str]) -> list[str]:
-        """Adds what was said of topics that were made. Returns it after what earlier runs said."""
-        self._told["made"] = [*self._told.get("made", ()), *texts]
-        return list(self._told["made"])
+    def note(self, cluster_id: str, texts: Sequence[str]) -> list[str]:
+        """Keeps what is said of topics of a cluster, before they are made. Returns all of it."""
+        made = self._told.setdefault("made", {})
+        made[cluster_id] = [*dict.fromkeys((*made.get(cluster_id, ()), *texts))]
+        if texts:
+            self._write()
+        return list(made[cluster_id])
 
     def keep(self, cluster_id: str) -> None:
-        """Writes the file. Raises a UserError where the restore began with another cluster."""
+        """Notes where records follow. Raises a UserError where the restore began with another cluster."""
         if self._told.setdefault("cluster_id", cluster_id) != cluster_id:
             raise UserError(
                 f"the restore of this --state began into the cluster {self._told['cluster_id']}, and "
                 f"{self.request.bootstrap} is {cluster_id}: name the same cluster, or another --state"
             )
+        self._write()
+
+    def _write(self) -> None:
         with writing(f"--state {self.request.state}"):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             _replace(self._path, self._told)
@@ -111,4 +122,4 @@ class State:
 def _replace(file: Path, said: object) -> None:
     made = file.with_suffix(".new")
     made.write_text(json.dumps(said))
-    made.replace(file)
+    replace_file(made, file)

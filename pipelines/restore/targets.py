@@ -67,21 +67,23 @@ def look(request: Request) -> Target:
     return Target(listed.cluster_id or "", len(listed.brokers), topics)
 
 
-def make_missing(request: Request, plan: Plan, target: Target, specs: Mapping[str, TopicSpec]) -> list[str]:
-    """Creates the topics that the target does not have. Returns what a person should know of them.
+def missing(
+    request: Request, plan: Plan, target: Target, specs: Mapping[str, TopicSpec]
+) -> tuple[list[NewTopic], list[str]]:
+    """Returns the topics that the target does not have, to be made, and what a person should know of them.
 
     specs: of the source's cluster metadata, by the source's name. Raises a UserError where they may not be.
     """
-    missing = [one for one in plan.topics if one.target not in target.partitions]
-    if not missing:
-        return []
-    names = first_names([one.target for one in missing])
+    absent = [one for one in plan.topics if one.target not in target.partitions]
+    if not absent:
+        return [], []
+    names = first_names([one.target for one in absent])
     if request.create == "never":
         raise UserError(f"the target has no topic {names}, and --create never: create it, or leave it out")
     if request.create == "ask" and not _agrees(names):
         raise UserError(f"the target has no topic {names}: add --create yes, or create it")
     made, fewer, changed = [], [], defaultdict(list)
-    for topic in missing:
+    for topic in absent:
         spec = specs.get(topic.topic)
         # a metadata log may end before partitions were added
         number = request.partitions or max(spec.partitions if spec else 0, topic.source_partitions)
@@ -108,11 +110,19 @@ def make_missing(request: Request, plan: Plan, target: Target, specs: Mapping[st
     client = admin(request, log)
     for topic_to_make in made:
         said += _drop_refused(client, topic_to_make, log)
-    for name, future in client.create_topics(made, request_timeout=REQUEST_SECONDS).items():
+    return made, said
+
+
+def make(request: Request, topics: list[NewTopic]) -> None:
+    """Creates topics, and waits until they have leaders."""
+    if not topics:
+        return
+    log = ClientLog()
+    client = admin(request, log)
+    for name, future in client.create_topics(topics, request_timeout=REQUEST_SECONDS).items():
         with asking(f"the topic {name} can't be created", log):
             future.result()
-    _await_leaders(client, [one.target for one in missing])
-    return said
+    _await_leaders(client, [one.topic for one in topics])
 
 
 def _drop_refused(client: AdminClient, topic: NewTopic, log: ClientLog) -> list[str]:

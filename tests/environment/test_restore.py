@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from kafka_log_lake.pipelines.cli.program import main
+from kafka_log_lake.pipelines.engine import on_demand
 from kafka_log_lake.pipelines.restore.offset_map import Translator, read
 from tests.kafka.broker import NEWEST, OLDEST, Broker, Client, broker, client, free_port, start_node
 from tests.support import corpus
@@ -141,14 +142,21 @@ def test_no_record_is_there_twice_or_missing_after_kills(
 
 
 def test_keys_choose_among_another_number_of_partitions_as_kafkas_producer_does(
-    running: Broker, judge: Client, lake: tuple[Path, Made], tmp_path: Path
+    running: Broker,
+    judge: Client,
+    lake: tuple[Path, Made],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     folder, rows = lake
     more = ("--create", "yes", "--state", tmp_path / "state", "--partitions", 3, "--with-origin")
     chosen = ("--offsets", "100:400", "--rename", "m(.*)=spread-\\1", "--bootstrap-server", running.address)
     assert restore("--lake", folder, *more, *chosen, "--create", "only") == 0
     assert judge.read_timed("spread-ade", 0, committed=True) == []
+    # The topics are there now: with which settings, and how they are set back, is still said at the end
+    capsys.readouterr()
     assert restore("--lake", folder, *more, *chosen) == 0
+    assert "made with retention.ms=-1" in capsys.readouterr().err
     found = [judge.read_timed("spread-ade", partition, committed=True) for partition in range(3)]
     assert sorted(row[1:4] for there in found for row in there) == sorted(rows[100:400])
     origins = [(b"origin.topic", b"made"), (b"origin.partition", b"0"), (b"origin.offset", b"100")]
@@ -171,6 +179,7 @@ def test_a_topic_with_records_is_refused_unless_append_and_settings_are_said(
     lake: tuple[Path, Made],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder, rows = lake
     judge.create("full", 1, retention_ms="1000", max_message_bytes="150", cleanup_policy="delete")
@@ -187,6 +196,9 @@ def test_a_topic_with_records_is_refused_unless_append_and_settings_are_said(
     # The setting changed: what was held back is not written again by the same state, but by a new one
     judge.create("timed", 1, message_timestamp_before_max_ms="1000", message_timestamp_type="LogAppendTime")
     more[3], more[-1] = "made=timed", tmp_path / "state2"
+    # Spark may be set up for a cluster: its machines don't have the state
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setattr(on_demand, "get_session", lambda *_, **__: pytest.fail("Spark was started"))
     assert restore(*more) == 0
     assert "message.timestamp.type=LogAppendTime replaces the timestamps" in capsys.readouterr().err
     assert [row[2:4] for row in judge.read_timed("timed", 0, committed=True)] == [

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.program import main
-from kafka_log_lake.pipelines.restore.journal import Entry, Journal
+from kafka_log_lake.pipelines.restore.journal import Entry, Journal, confirmed
 from kafka_log_lake.pipelines.restore.producing import Throttle
 from kafka_log_lake.pipelines.restore.request import Request, read_properties
 from kafka_log_lake.pipelines.restore.state import State, alone, check_sources
@@ -169,6 +169,23 @@ def test_a_journal_that_is_damaged_is_one_line(tmp_path: Path) -> None:
         file.write(b"\xff")
     with pytest.raises(UserError, match=r"line 1 can't be read"):
         Journal(str(tmp_path), "orders", 0)
+
+
+def test_a_line_that_is_being_written_is_left_to_its_writer(tmp_path: Path) -> None:
+    """Also of a topic whose name is as long as Kafka takes one."""
+    name = "t" * 249
+    journal = Journal(str(tmp_path), name, 0)
+    journal.intend(Entry(0, 3, 3, 9, 1, ((0, 3, 0, 5),), ()))
+    journal.settle(True)
+    whole = journal.path.read_bytes()
+    journal.path.write_bytes(whole + b'{"begin":3')
+    assert Journal(str(tmp_path), name, 0).next_offset == 3  # a reader, such as for the map of offsets
+    assert journal.path.read_bytes() == whole + b'{"begin":3'
+    again = Journal(str(tmp_path), name, 0)
+    again.intend(Entry(3, 5, 2, 9, 1, ((3, 2, 0, 9),), ()))
+    again.settle(True)
+    assert Journal(str(tmp_path), name, 0).next_offset == 5
+    assert confirmed(str(tmp_path)) == (5, 18)
 
 
 def test_the_limit_of_bytes_holds_over_any_time_and_pauses_are_not_made_up_for() -> None:
