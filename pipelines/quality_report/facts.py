@@ -27,8 +27,7 @@ from kafka_log_lake.pipelines.typed.records_files import sampled_formats
 from kafka_log_lake.pipelines.typed.schemas import registry_of_state
 from kafka_log_lake.udfs.format.report_tables import QUALITY_METRICS, RUNS
 from kafka_log_lake.udfs.format.schema import QUARANTINE, RECORDS, SEGMENTS
-from kafka_log_lake.udfs.values.internal.columns import internal_records
-from kafka_log_lake.udfs.values.internal.topics import TOPICS
+from kafka_log_lake.udfs.values.internal.topics import TOPICS, record_reader
 from kafka_log_lake.udfs.values.schemas.profile import PayloadFormat
 
 _WORST = 8
@@ -291,16 +290,17 @@ def _unread_internal(records: DeltaTable, segments: DeltaTable) -> list[Unread]:
     named = " OR ".join(f"topic = {sql_literal(topic)}" for topic in TOPICS)
     sizes: Counter[str] = Counter()
     for row in read_rows(segments, SEGMENTS.arrow_schema(), ["topic", "records"], named).to_pylist():
-        sizes[row["topic"]] += row["records"]
-    problems = []
+        sizes[row["topic"]] += row["records"] or 0
+    problems: Counter[tuple[str, str]] = Counter()
     for topic in sorted(topic for topic, size in sizes.items() if 0 < size <= _MOST_INTERNAL):
-        columns = ["topic", "key", "value", "is_control"]
-        where = f"topic = {sql_literal(topic)}"
-        rows = read_rows(records, RECORDS.arrow_schema(), columns, where)
+        where, read = f"topic = {sql_literal(topic)}", record_reader(topic)
+        rows = read_rows(records, RECORDS.arrow_schema(), ["key", "value", "is_control"], where)
         for batch in rows.filter(pc.invert(rows.column("is_control"))).to_batches():
-            read = internal_records(*(batch.column(name) for name in columns[:3])).to_pylist()
-            problems += [(topic, row["error"]) for row in read if row["error"] and row["value"] is None]
-    counts = sorted(Counter(problems).items())
+            pairs = zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True)
+            for record in (read(key, value) for key, value in pairs):
+                if record.problem is not None and record.value is None:
+                    problems[topic, record.problem] += 1
+    counts = sorted(problems.items())
     return [Unread(f"records of {topic}", reason, count) for (topic, reason), count in counts]
 
 
