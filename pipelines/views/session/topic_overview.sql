@@ -27,10 +27,10 @@ WITH ended AS (
     sum(CASE WHEN outcome = 'aborted' THEN records ELSE 0 END) AS aborted,
     sum(CASE WHEN outcome = 'open' THEN records ELSE 0 END) AS open_records
   FROM current_transactions GROUP BY topic
-), compacted AS (
-  SELECT topic, sum(offsets) AS offsets FROM offset_gaps WHERE cause = 'compaction' GROUP BY topic
-), held AS (
-  SELECT topic, sum(offsets) AS records FROM offset_gaps WHERE cause = 'after_open_transaction' GROUP BY topic
+), gaps AS (
+  SELECT topic, sum(CASE WHEN cause = 'compaction' THEN offsets END) AS compacted,
+    sum(CASE WHEN cause = 'after_open_transaction' THEN offsets END) AS after_open
+  FROM offset_gaps WHERE cause IN ('compaction', 'after_open_transaction') GROUP BY topic
 ), missing AS (
   SELECT topic, sum(max_records) AS offsets FROM lost_offsets GROUP BY topic
 ), spans AS (
@@ -70,16 +70,15 @@ WITH ended AS (
 )
 SELECT t.topic, t.partitions, t.folders, t.records AS messages, t.committed_records AS committed,
   coalesce(e.aborted, 0) AS aborted, coalesce(e.open_records, 0) AS open,
-  CAST(coalesce(h.records, 0) AS BIGINT) AS after_open, t.control_records AS markers,
-  CAST(coalesce(c.offsets, 0) AS DECIMAL(38, 0)) AS compacted_away,
+  CAST(coalesce(c.after_open, 0) AS BIGINT) AS after_open, t.control_records AS markers,
+  CAST(coalesce(c.compacted, 0) AS DECIMAL(38, 0)) AS compacted_away,
   CAST(coalesce(m.offsets, 0) AS DECIMAL(38, 0)) AS lost,
   s.first_offset, s.last_offset, CAST(coalesce(s.offsets, 0) AS DECIMAL(38, 0)) AS offsets, t.first_timestamp, t.last_timestamp, w.last_write,
   t.bytes, g.bytes_by_day, coalesce(k.distinct_keys, 0) AS keys, coalesce(k.null_keys, 0) AS null_keys,
   f.key_formats, f.value_formats, t.damaged_ranges, r.read_by
 FROM topics t
 LEFT JOIN ended e ON e.topic = t.topic
-LEFT JOIN compacted c ON c.topic = t.topic
-LEFT JOIN held h ON h.topic = t.topic
+LEFT JOIN gaps c ON c.topic = t.topic
 LEFT JOIN missing m ON m.topic = t.topic
 LEFT JOIN spans s ON s.topic = t.topic
 LEFT JOIN written w ON w.topic = t.topic
