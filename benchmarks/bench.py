@@ -23,7 +23,7 @@ PARTS = (
         "spark_flow",
         "planning",
     ),
-    *("startup", "views", "reads", "find", "recover", "typed", "tier"),
+    *("startup", "views", "reads", "find", "recover", "typed", "tier", "first_questions"),
 )
 FULL_PARTS = (*PARTS, "growth")
 

@@ -91,21 +91,24 @@ def measure(scale: Scale) -> list[Row]:
         subprocess.run((*command, "--source", str(source)), check=True, capture_output=True, cwd=ROOT)
     with connect(_LAKE) as lake:
 
-        def seconds(statement: str) -> float:
+        def milliseconds(statement: str) -> float:
             began = time.process_time()
             lake.execute(statement).fetchall()
-            return time.process_time() - began
+            return 1000 * (time.process_time() - began)
 
         rows = []
         for name, beside, question in QUESTIONS:
             say(f"  {name}")
-            ways = {"question": partial(seconds, question), "count": partial(seconds, _COUNTS[beside])}
+            ways = {
+                "question": partial(milliseconds, question),
+                "count": partial(milliseconds, _COUNTS[beside]),
+            }
             for way in ways.values():
                 way()
             pairs = paired(scale.job_rounds, ways)
             spreads = pairs.spread("question"), f"a count of {beside}", pairs.spread("count")
             rows.append(
-                Row(name, "CPU s", *spreads, pairs.ratio("question", "count"), goal=_GOAL, at_least=False)
+                Row(name, "CPU ms", *spreads, pairs.ratio("question", "count"), goal=_GOAL, at_least=False)
             )
     shutil.rmtree(_LAKE)
     return rows

@@ -15,6 +15,7 @@ from benchmarks.harness import ROOT, short
 
 PAGE = ROOT / "benchmarks" / "README.md"
 MISSING = "not measured yet"
+QUESTIONS = "first_questions"  # the part with a table of its own
 _BETWEEN = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # Goal in words, part, row. The number of the goal is in the row itself.
@@ -156,12 +157,22 @@ def floors(parts: dict[str, Any]) -> str:
     return _table(head, lines) if lines else f"{MISSING}\n"
 
 
+def questions(parts: dict[str, Any]) -> str:
+    """Each first question beside a count, with the columns that the count reads."""
+    lines = [
+        (name, figure(row), {True: "met", False: "**missed**"}[row["met"]])
+        for name, row in rows_of(parts, QUESTIONS).items()
+    ]
+    return _table(("page, question", "figure", ""), lines) if lines else f"{MISSING}\n"
+
+
 def others(parts: dict[str, Any]) -> str:
-    """Rows that no goal speaks of."""
+    """Rows that no goal speaks of, and no table of their own has."""
     named = {(part, name) for _, part, name in GOALS}
     lines = [
         (name, figure(row), row["note"], f"`{part}`")
         for part in parts
+        if part != QUESTIONS
         for name, row in rows_of(parts, part).items()
         if (part, name) not in named and not name.startswith("floor")
     ]
@@ -211,6 +222,7 @@ def petabyte(parts: dict[str, Any]) -> str:
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "goals": goals,
     "floors": floors,
+    "questions": questions,
     "others": others,
     "machines": machines,
     "petabyte": petabyte,
