@@ -15,8 +15,11 @@ import duckdb
 
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.values import is_utf8
+from kafka_log_lake.pipelines.engine.delta import sql_literal
 from kafka_log_lake.pipelines.sql.types import duckdb_type, quoted
-from kafka_log_lake.pipelines.views.declared import PUBLIC, View, no_rows
+from kafka_log_lake.pipelines.views.declared import PUBLIC, SESSION_VIEWS, View, no_rows
+from kafka_log_lake.udfs.format.report_tables import REPORT_TABLES
+from kafka_log_lake.udfs.format.schema import TABLES, Table
 
 _PUBLIC = {name for names in PUBLIC.values() for name in names}
 # What begins the number of an OFFSET clause: OFFSET 5, OFFSET (1 + 1), OFFSET ?, OFFSET $1
@@ -65,12 +68,36 @@ def tokens(text: str) -> Iterator[Token]:
 def duckdb_text(statement: str) -> str:
     """Translates a statement: quotes each bare ``offset`` that begins no OFFSET clause.
 
-    SHOW TABLES becomes a query of ``LISTED``, which groups them.
+    SHOW TABLES becomes a query of ``LISTED``, which groups them. DESCRIBE of a table or a view gives the
+    meaning of each column, too.
     """
     parts = list(tokens(statement))
-    if [token.word or token.text.strip() for token in parts if not token.is_comment] in _SHOW_TABLES:
+    words = [token.word or token.text.strip() for token in parts if not token.is_comment]
+    if words in _SHOW_TABLES:
         return f"FROM {LISTED}"
+    match words:
+        case ["describe" | "desc", name] | ["describe" | "desc", name, ";"] if name in _declared():
+            return _described(_declared()[name])
     return "".join(_quoted(parts))
+
+
+@cache
+def _declared() -> dict[str, Table | View]:
+    declared: tuple[Table | View, ...] = (*TABLES, *REPORT_TABLES, *SESSION_VIEWS)
+    return {one.name: one for one in declared}
+
+
+def _described(declared: Table | View) -> str:
+    """Returns the SELECT of name, type and meaning of each column."""
+    names = [sql_literal(column.name) for column in declared.columns]
+    meanings = ", ".join(sql_literal(column.comment) for column in declared.columns)
+    meaning = f"MAP([{', '.join(names)}], [{meanings}])[column_name] AS meaning"
+    if isinstance(declared, View) and not declared.has_defaults:  # DuckDB does not describe a table macro
+        types = ", ".join(sql_literal(duckdb_type(column.sql_type)) for column in declared.columns)
+        rows = f"(SELECT unnest([{', '.join(names)}]) AS column_name, unnest([{types}]) AS column_type)"
+    else:
+        rows = f"(DESCRIBE {declared.name})"
+    return f"SELECT column_name, column_type, {meaning} FROM {rows}"
 
 
 def _quoted(parts: list[Token]) -> Iterator[str]:

@@ -114,6 +114,18 @@ def test_show_tables_lists_views_by_task_and_the_rest_in_internal(lake: str) -> 
         answer(lake, "SHOW TABLES; SELECT 42")
 
 
+def test_describe_says_what_each_column_means(lake_template: str) -> None:
+    database = connect(lake_template)
+    for name, row in {
+        "topics": ("segments", "BIGINT", "Segment files"),
+        "records": ("offset", "BIGINT", "Offset of the record in its partition"),
+        "group_lag_at": ("commit_timestamp", "TIMESTAMP WITH TIME ZONE", "When it was committed"),
+        "key_history": ("topic", "VARCHAR", "Topic"),  # it can't be read without its parameters
+    }.items():
+        assert row in database.sql(f"DESCRIBE {name};").fetchall(), name
+    assert answer(lake_template, "describe logs", "csv")[0] == "column_name,column_type,meaning"
+
+
 def test_a_name_with_a_dot_is_explained(lake: str) -> None:
     write_deltalake(f"{lake}/typed/h.avro", pa.table({"offset": pa.array([7], pa.int64())}))
     said = r'; quote it: typed\."h\.avro"$'
