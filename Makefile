@@ -32,7 +32,7 @@ SAMPLES := v0-codec-* v1-codec-* v2-codec-* mixed-magic v2-txn-* v2-compacted v2
 DAMAGED := bitflip-* trunc-mid-* header-count-huge-* magic-3-* random-bytes-* zstd-corrupt-middle-*
 SAMPLED := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAGED),--source '$(CORPUS)/hostile/$(s)')
 
-.PHONY: help setup run samples spark check test test-environment test-all texts test-bounds fuzz soak definitions sql report report-check docs notebooks bench bench-full package wheel release audit lint fmt clean lock
+.PHONY: help setup run samples spark check test test-environment test-all texts test-bounds fuzz soak definitions sql report report-check docs docs-version notebooks bench bench-full package wheel release audit lint fmt clean lock
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,8 +105,11 @@ report: setup  ## data quality of the lake (LAKE=folder): quality-report/quality
 report-check: report  ## opens the page in a headless Chromium, which the system must have; writes screenshots
 	@$(PY) -m tools.check_report quality-report/quality.html
 
-docs:  ## the documentation as a site, in build/site: searchable, without the network
+docs: $(PACKAGES)  ## the documentation as a site, in build/site: searchable, without the network
 	@tools/docs.sh
+
+docs-version: $(PACKAGES)  ## the site of this release beside those of earlier ones, in the local branch gh-pages
+	@tools/docs.sh version
 
 notebooks: setup  ## the notebooks as .ipynb, in build/notebooks
 	@$(PY) -m tools.notebooks build/notebooks

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The site of the documentation, in build/site. Called by `make docs`; its packages lie in build/docs-env alone.
+# The site of the documentation: `make docs` makes build/site; `make docs-version` (docs.sh version) adds it to
+# those of earlier releases, in the branch gh-pages. Its packages lie in build/docs-env alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 env=build/docs-env
@@ -8,12 +9,14 @@ if ! cmp -s docs/requirements.lock "$env/requirements.lock"; then
     "$env/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r docs/requirements.lock
     cp docs/requirements.lock "$env/requirements.lock"
 fi
-"$env/bin/python" -m tools.site
-NO_MKDOCS_2_WARNING=1 "$env/bin/mkdocs" build --strict --quiet
-# Pages opened as files search without the network: docs/file_worker.js takes the place of the theme's script
-sed -i 's#https://unpkg.com/iframe-worker/shim#file_worker.js#' build/site/*.html
-if grep -lE '<script[^>]+src="https?:|<link[^>]+rel="stylesheet"[^>]+href="https?:|<img[^>]+src="https?:' build/site/*.html; then
-    echo "docs: these pages load something from another host" >&2
-    exit 1
+.venv/bin/python -m tools.site
+export NO_MKDOCS_2_WARNING=1 PATH="$PWD/$env/bin:$PATH"
+if [ "${1:-}" = version ]; then
+    version=$(.venv/bin/python -c 'import kafka_log_lake; print(kafka_log_lake.__version__)')
+    mike deploy --update-aliases "$version" latest
+    mike set-default latest
+    echo "branch gh-pages: $(git show gh-pages:versions.json | grep -c '"version"') versions, latest is $version"
+else
+    mkdocs build --strict --quiet
+    echo "build/site/index.html"
 fi
-echo "build/site/index.html"

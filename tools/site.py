@@ -10,6 +10,8 @@ import re
 import shutil
 from pathlib import Path
 
+import kafka_log_lake
+from tools import tables_doc
 from tools.api_doc import described
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,10 +25,11 @@ _OTHERS = {
     "benchmarks/README.md": "performance.md",
     "benchmarks/FORMATS.md": "format_claims.md",
     "pipelines/views/README.md": "inner_views.md",
-    "pipelines/views/COLUMNS.md": "inner_columns.md",
     "tests/README.md": "promises.md",
     "conformance/README.md": "conformance.md",
 }
+# Pages that are made of the code for the site alone
+MADE = {"view_columns.md": tables_doc.views, "inner_columns.md": tables_doc.inner_views}
 _NAME = re.compile(r"^::: kafka_log_lake\.(\w+)$", re.MULTILINE)  # the docstring of a name takes its place
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
@@ -55,7 +58,15 @@ def page(path: Path, names: dict[Path, str]) -> str:
     return _LINK.sub(link, text)
 
 
-def llms_text(names: dict[Path, str]) -> str:
+def texts() -> dict[str, str]:
+    """Returns the text of each page of the site, by the page's name."""
+    names = sources()
+    return {name: page(path, names) for path, name in names.items()} | {
+        name: made() for name, made in MADE.items()
+    }
+
+
+def llms_text(pages: dict[str, str]) -> str:
     """Returns ``llms.txt``: the pages of the site, each with its first sentence and its sections."""
     lines = [
         "# kafka-log-lake",
@@ -65,8 +76,8 @@ def llms_text(names: dict[Path, str]) -> str:
         "## Pages",
         "",
     ]
-    for path, name in names.items():
-        text = _LINK.sub(lambda link: link[2], path.read_text())
+    for name, page_text in pages.items():
+        text = _LINK.sub(lambda link: link[2], page_text)
         text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL).replace("**", "")
         title = re.search(r"^# (.+)", text, re.MULTILINE)
         first = re.search(r"^(?![#|>`!<-])(\S.*?\.)(?=\s)", text, re.MULTILINE | re.DOTALL)
@@ -78,27 +89,18 @@ def llms_text(names: dict[Path, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _version() -> str:
-    """Returns the version without an import: the environment of the site lacks the packages."""
-    found = re.search(
-        r'^__version__ = "(.+?)"', (ROOT / "kafka_log_lake" / "__init__.py").read_text(), re.MULTILINE
-    )
-    assert found is not None
-    return found[1]
-
-
 def main() -> None:
     """Writes the pages, their images and schemas, and ``llms.txt``, the list for language models."""
     shutil.rmtree(PAGES, ignore_errors=True)
     for folder in ("images", "schemas"):
         shutil.copytree(ROOT / "docs" / folder, PAGES / folder)
     shutil.copy(ROOT / "docs" / "file_worker.js", PAGES)
-    names = sources()
-    for path, name in names.items():
-        (PAGES / name).write_text(page(path, names))
+    pages = texts()
+    for name, text in pages.items():
+        (PAGES / name).write_text(text)
     with (PAGES / "index.md").open("a") as home:
-        home.write(f"\nThese pages are of version {_version()}: check out another tag for those of others.\n")
-    (PAGES / "llms.txt").write_text(llms_text(names))
+        home.write(f"\nThese pages are of version {kafka_log_lake.__version__}.\n")
+    (PAGES / "llms.txt").write_text(llms_text(pages))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,7 @@
-"""Writes the pages of tables and of columns of views from their declarations.
+"""Writes the page of tables from their declarations: python -m tools.tables_doc
 
-python -m tools.tables_doc
-
-A column that several tables or views have with the same type and meaning is described once, on top of
-``docs/tables.md``; the others name it.
+The site has pages of the columns of views too, which ``tools.site`` makes. A column that several tables of a
+page have with the same type and meaning is described once, on top of it; the others name it.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ HEAD = """\
 
 # Tables
 
-[Columns of views](view_columns.md) are on a page of their own.
+`DESCRIBE records` in `query` or `sql` says the same of a table, and of a view.
 
 Each table is a Delta table at `<lake>/<name>`, reader version 1 and writer version 2, so that every Delta
 reader can open it. Tables and columns have the comments below as their own comments. Data files lie in Hive
@@ -55,7 +53,7 @@ folders.
 
 ## Columns with one meaning
 
-These have the same meaning in every table and view that names them without one.
+These have the same meaning in every table that names them without one.
 
 """
 
@@ -91,38 +89,30 @@ runs, [checkpoint files](operations.md#checkpoint-files) and [typed values](type
 """
 
 VIEWS_HEAD = """\
-<!-- Made by python -m tools.tables_doc from pipelines/views and pipelines/rules -->
-
 # Columns of views
 
 Examples: [views](views.md), [internal topics](internal_topics.md), [applications](applications.md).
-`DESCRIBE <view>` gives the types.
+`DESCRIBE <view>` says the same, with types. Views that others are made of: [their columns](inner_columns.md).
 
-In `query`, in `sql`, with `connect` and after `register(spark, lake)` all views read one published state.
-With `--catalog-schema` they are permanent, and read the newest version of each table. A view with parameters
-is a table function too: `SELECT * FROM retention_report(retention_ms => 86400000)`.
-Views that others are made of: [their columns](../pipelines/views/COLUMNS.md).
+A view with parameters is a table function too: `SELECT * FROM retention_report(retention_ms => 86400000)`.
 
-Columns without a meaning here have [that which they have everywhere](tables.md#columns-with-one-meaning).
+## Columns with one meaning
 
-## By task
+These have the same meaning in every view that names them without one.
 
-| to learn about | ask |
-|---|---|
 """
 
 INNER_HEAD = """\
-<!-- Made by python -m tools.tables_doc from pipelines/views and pipelines/rules -->
-
 # Columns of inner views
 
-Other views are made of these, or decode an internal topic ([examples](../../docs/internal_topics.md)).
+Other views are made of these, or decode an internal topic ([examples](internal_topics.md)).
 `SHOW TABLES FROM internal` lists all; of those that are not here, the top of the file has the columns.
+
+Columns without a meaning have [that which they have in views](view_columns.md#columns-with-one-meaning).
 
 """
 
 PAGES = Path(__file__).resolve().parent.parent / "docs"
-INNER_PAGE = PAGES.parent / "pipelines" / "views" / "COLUMNS.md"
 _PARTS = (
     (TABLES_HEAD, TABLES),
     (OTHERS_HEAD, (FORMAT_SAVINGS, QUALITY_METRICS, RUNS, CHECKPOINTS, SCHEMAS, VALUE_ERRORS)),
@@ -136,25 +126,24 @@ _MANY = 3  # tables and views that have a column: from then on it is described o
 _OF_ITS_PLACE = re.compile(r"^(?:Its|Their)\b|\bthere\b")  # comments that another one explains
 
 
-def _shared() -> tuple[Column, ...]:
-    """Returns the columns that many tables and views have, those of records and batches first.
+def _shared(of_each: Iterable[Sequence[Column]]) -> tuple[Column, ...]:
+    """Returns the columns that many tables have, in the order in which they come.
 
     Of columns of one name with several meanings that which most of them have.
     """
-    stored = (table for _, tables_of_part in _PARTS for table in tables_of_part)
-    of_each = [*(table.columns for table in stored), *(view.columns for view in SESSION_VIEWS)]
     counts = Counter(column for columns in of_each for column in columns)
     common = {column.name: column for column, n in reversed(counts.most_common()) if n >= _MANY}
     general = {name: column for name, column in common.items() if not _OF_ITS_PLACE.search(column.comment)}
     return tuple(column for column in counts if general.get(column.name) == column)
 
 
-SHARED = _shared()
+SHARED = _shared(table.columns for _, tables_of_part in _PARTS for table in tables_of_part)
+OF_VIEWS = _shared(view.columns for view in SESSION_VIEWS)
 
 
-def rows(columns: Iterable[Column], has_types: bool = True) -> Iterator[str]:
-    """Yields the lines of a Markdown list of columns."""
-    for is_shared, group in groupby(columns, SHARED.__contains__):
+def rows(columns: Iterable[Column], shared: Sequence[Column], has_types: bool = True) -> Iterator[str]:
+    """Yields the lines of a Markdown list of columns. shared: those that the top of the page describes."""
+    for is_shared, group in groupby(columns, shared.__contains__):
         if is_shared:
             yield f"- {names([column.name for column in group])}"
         else:
@@ -179,7 +168,7 @@ def of_table(table: Table) -> Iterator[str]:
     if said := [f"{what}: {names(columns)}." for what, columns in parts.items() if columns]:
         yield " ".join(said)
         yield ""
-    yield from rows(table.columns)
+    yield from rows(table.columns, SHARED)
     yield ""
 
 
@@ -192,7 +181,7 @@ def of_view(view: View) -> Iterator[str]:
     if view.columns == RECORDS.columns:
         yield "Columns: those of `records`."
     else:
-        yield from rows(view.columns, has_types=False)
+        yield from rows(view.columns, OF_VIEWS, has_types=False)
     yield ""
 
 
@@ -217,11 +206,14 @@ def tables() -> str:
 
 
 def views() -> str:
-    """Returns the whole text of ``docs/view_columns.md``."""
-    lines = VIEWS_HEAD.splitlines()
-    for task, of_task in PUBLIC.items():
-        lines.append(f"| {task} | {', '.join(f'[`{name}`](#{name})' for name in of_task)} |")
-    lines += ["", "## Columns", ""]
+    """Returns the page ``view_columns.md`` of the site."""
+    lines = [
+        *VIEWS_HEAD.splitlines(),
+        *(_row(column, has_type=False) for column in OF_VIEWS),
+        "",
+        "## Columns",
+        "",
+    ]
     for view in _BY_NAME:
         if view.name in _OF_TASKS:
             lines += of_view(view)
@@ -229,7 +221,7 @@ def views() -> str:
 
 
 def inner_views() -> str:
-    """Returns the whole text of ``pipelines/views/COLUMNS.md``."""
+    """Returns the page ``inner_columns.md`` of the site."""
     lines = INNER_HEAD.splitlines()
     asked = set[str]().union(*map(_named_on, PAGES.glob("*.md")))
     for view in _BY_NAME:
@@ -239,15 +231,12 @@ def inner_views() -> str:
 
 
 def _named_on(page: Path) -> set[str]:
-    """Returns the names in code on a page for users; none of the pages that are made here."""
-    made = page.name in ("tables.md", "view_columns.md")
-    return set() if made else set(re.findall(r"`(\w+)`", page.read_text()))
+    """Returns the names in code on a page for users; none of the page that is made here."""
+    return set() if page.name == "tables.md" else set(re.findall(r"`(\w+)`", page.read_text()))
 
 
 def main() -> None:
     (PAGES / "tables.md").write_text(tables())
-    (PAGES / "view_columns.md").write_text(views())
-    INNER_PAGE.write_text(inner_views())
 
 
 if __name__ == "__main__":

@@ -30,10 +30,10 @@ def are_same_objects(seen: pa.Table, was: pa.Table) -> np.ndarray:
     fsspec opens, where a time may be that of another file, or none.
     seen: rows of the listing. was: those of the ledger, in the same order.
     """
-    places = pc.coalesce(seen.column("file"), was.column("partition_dir"))  # it names objects of a tier
-    uris = pc.unique(places).to_pylist()
+    folders = was.column("partition_dir")
+    uris = pc.unique(folders).to_pylist()
     stores = [uri for uri in uris if is_object_store(uri) and not is_of_fsspec(uri)]
-    of_stores = pc.is_in(places, pa.array(stores, pa.string())).to_numpy()
+    of_stores = pc.is_in(folders, pa.array(stores, pa.string())).to_numpy()
     is_old = pc.less(pc.add(was.column("modified"), _SAME_MOMENT_US), was.column("decoded_at"))
     return of_stores & is_old.to_numpy() & are_untouched(seen, was)
 

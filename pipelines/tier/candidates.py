@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -19,14 +18,12 @@ from kafka_log_lake.udfs.decoder.decoded import Range
 from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
 from kafka_log_lake.udfs.storage.byte_source import SourceError
 from kafka_log_lake.udfs.storage.opening import open_source
-from kafka_log_lake.udfs.storage.tier_keys import VARIABLE as KEYS
 
 Epochs = Sequence[tuple[int, int]]  # leader epoch, the offset where it begins
 NO_END = 1 << 62
 MISSING = "its .log object is missing"
 # Which is taken where several have an offset: lower ones first
 DISK, REMOTE, UNNAMED, UNFINISHED, UNREADABLE = range(5)
-_LOOKED_AT = 1 << 18  # objects whose first offsets are kept, of some 400 bytes
 _BATCH = np.dtype([(name, "i8") for name in ("base", "last", "position", "end", "epoch")])
 
 
@@ -93,13 +90,17 @@ class Candidate:
         """Takes the offsets of its content where its first batch is not the one that the metadata name; ranks
         it last where it can't be opened, as without its key.
         """
+        head = np.zeros(8, dtype=np.uint8)
         try:
-            base = _first_offset(self.uri, self.length, self.modified, os.environ.get(KEYS))
+            with closing(open_source(self.uri, self.length)) as source:
+                if source.read_into(0, head) < len(head) or source.unreadable(0, len(head)):
+                    return
         except SourceError as error:
             self.problem = str(error).removeprefix(f"{self.name.rpartition('/')[2]}: ")
             self.rank = UNREADABLE
             return
-        if base in (None, self.first):
+        base = int.from_bytes(head.tobytes(), "big", signed=True)
+        if base == self.first:
             return
         self.uri, self.length = self.whole or (self.uri, self.length)
         if len(self.batches):
@@ -125,20 +126,6 @@ class Candidate:
         epochs = self.batches["epoch"]
         begins = np.flatnonzero(np.diff(epochs, prepend=-2))
         return list(zip(epochs[begins].tolist(), self.batches["base"][begins].tolist(), strict=True))
-
-
-@lru_cache(_LOOKED_AT)
-def _first_offset(uri: str, length: int, modified: int, keys: str | None) -> int | None:
-    """Reads the base offset at the begin of a segment; None where it is shorter, or can't be read there.
-
-    Looks once at an object that stays as it was listed, with the same keys: each round of ``--watch`` would
-    pay for all of them.
-    """
-    head = np.zeros(8, dtype=np.uint8)
-    with closing(open_source(uri, length)) as source:
-        if source.read_into(0, head) < len(head) or source.unreadable(0, len(head)):
-            return None
-    return int.from_bytes(head.tobytes(), "big", signed=True)
 
 
 def history_of(candidates: Sequence[Candidate]) -> Epochs:

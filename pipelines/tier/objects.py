@@ -50,8 +50,8 @@ class TierSegment:
 
     layout: LOCAL, PLUGIN or PLAIN. topic, topic_id, segment_id: by the names, or the manifest; an id is None
     where the layout has none. files: suffix -> (URI, bytes). modified: microseconds since 1970 UTC, of the
-    ``.log`` or its manifest, the newer of both; changed: of the newest object, 0 if unknown. problem: why its
-    bytes can't be read; None where nothing is known against them.
+    ``.log``; changed: of the newest object, 0 if unknown. problem: why its bytes can't be read; None where
+    nothing is known against them.
     """
 
     layout: str
@@ -185,8 +185,8 @@ def _add(
     segment = by_stem.setdefault(f"{folder}/{stem}", made)
     segment.files[suffix] = uri, size
     segment.changed = max(segment.changed, modified)
-    if suffix in (SEGMENT_SUFFIX, MANIFEST):
-        segment.modified = max(segment.modified, modified)
+    if suffix == SEGMENT_SUFFIX:
+        segment.modified = modified
 
 
 def _segment_of(folder: str, name: str, manifests: Collection[str]) -> tuple[str, str, TierSegment | None]:

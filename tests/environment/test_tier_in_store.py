@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,27 +60,6 @@ def test_a_tier_in_a_store_gives_what_consumers_read(
     store.meet = lambda number, method, path: (BREAK, DROP, ERROR, PASS, PASS)[number % 5]
     assert found(store, capsysbinary) == truth("encrypted")
     assert store.met[BREAK] + store.met[DROP] + store.met[ERROR] > 5
-
-
-def test_a_run_that_finds_nothing_new_reads_no_object_again(store: Store, tmp_path: Path) -> None:
-    shutil.copytree(CASE / "tier", store.folder / "as-it-was")
-    for path in (store.folder / "as-it-was").rglob("*.*"):
-        os.utime(path, (1_700_000_000, 1_700_000_000))
-    store.reset()
-    argv = ["--source", str(CASE / "log-dir"), "--tier", uri("as-it-was"), "--tier-key", KEY]
-    argv += ["--cores", "1", "--lake", str(tmp_path / "lake")]
-    assert decode_batches.main(argv) == 0
-    assert any(".log" in path for _, path in store.paths)
-    store.reset()
-    assert decode_batches.main(argv) == 0
-    assert not [path for _, path in store.paths if ".log" in path]
-    (path,) = (store.folder / "as-it-was").rglob("*0145-*.rsm-manifest")
-    path.write_bytes(path.read_bytes())  # it may say now where other bytes lie
-    assert decode_batches.main(argv) == 0
-    assert {Path(asked_.partition("?")[0]).name for _, asked_ in store.paths if ".log" in asked_} == {
-        f"{path.stem}.log"
-    }
-    assert lakes.committed(tmp_path / "lake") == lakes.truth("encrypted")
 
 
 def test_lakes_and_data_frames_have_the_rows_of_a_tier_in_a_store(

@@ -34,7 +34,7 @@ from kafka_log_lake.pipelines.quality_report import command as quality_report
 from kafka_log_lake.pipelines.quality_report.check import CHECKS
 from kafka_log_lake.pipelines.query import command as query
 from kafka_log_lake.pipelines.sql_shell import command as sql_shell
-from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, VIEWS
+from kafka_log_lake.pipelines.views.declared import PUBLIC, SESSION_VIEWS, VIEWS
 from tests.support.docs import (
     ARCHITECTURE,
     COMMANDS,
@@ -108,14 +108,14 @@ def test_the_site_has_every_page() -> None:
     """A page that no menu leads to is not found."""
     menu = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
     listed = re.findall(r"[\w-]+\.md", repr(menu))
-    assert sorted(listed) == sorted(site.sources().values())
+    assert sorted(listed) == sorted(site.texts())
 
 
 def test_llms_txt_lists_every_page_with_what_it_is_about() -> None:
-    names = site.sources()
-    listed = re.findall(r"^- \[(.+)\]\((.+)\): (.+)$", site.llms_text(names), re.MULTILINE)
+    pages = site.texts()
+    listed = re.findall(r"^- \[(.+)\]\((.+)\): (.+)$", site.llms_text(pages), re.MULTILINE)
     assert {place.strip("./") or "index" for _, place, _ in listed} == {
-        name.removesuffix(".md") for name in names.values()
+        name.removesuffix(".md") for name in pages
     }
 
 
@@ -129,13 +129,11 @@ def test_the_page_of_the_python_api_has_every_name() -> None:
 
 
 def test_links_of_the_site_stay_within_it() -> None:
-    names = site.sources()
-    for path in names:
-        links = re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", site.page(path, names))
+    pages = site.texts()
+    for name, text in pages.items():
+        links = re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", text)
         inside = {link for link in links if "://" not in link}
-        assert {link for link in inside if not link.startswith(("images/", "schemas/"))} <= set(
-            names.values()
-        ), path
+        assert {link for link in inside if not link.startswith(("images/", "schemas/"))} <= pages.keys(), name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
@@ -212,11 +210,18 @@ def test_options_named_exist(page: Path) -> None:
 # --- The pages that follow the code ---
 
 
-def test_the_pages_of_tables_and_of_columns_are_current() -> None:
+def test_the_page_of_tables_is_current() -> None:
     """If this fails: python -m tools.tables_doc"""
     assert (ROOT / "docs" / "tables.md").read_text() == tables_doc.tables()
-    assert (ROOT / "docs" / "view_columns.md").read_text() == tables_doc.views()
-    assert tables_doc.INNER_PAGE.read_text() == tables_doc.inner_views()
+
+
+def test_the_site_has_every_column_of_a_view_for_users() -> None:
+    page = site.texts()["view_columns.md"]
+    for view in SESSION_VIEWS:
+        if view.name in {name for names in PUBLIC.values() for name in names}:
+            section = page.partition(f"### `{view.name}`\n")[2].partition("\n### ")[0]
+            named = set(re.findall(r"`(\w+)`", section))
+            assert {column.name for column in view.columns} <= named or "those of `records`" in section
 
 
 def test_columns_of_the_views_are_as_written(spark: SparkSession, lake: str) -> None:
@@ -268,6 +273,11 @@ def test_the_readme_is_short_and_its_views_exist() -> None:
     named = [row[0].strip("`") for row in cells(README, "Load and query")]
     assert set(named) <= {view.name for view in SESSION_VIEWS}
     assert len(named) == 6
+
+
+def test_the_page_of_views_lists_them_by_task() -> None:
+    rows = [(task, re.findall(r"`(\w+)`", names)) for task, names in cells(VIEWS_PAGE, "# Views, by example")]
+    assert rows == [(task, list(names)) for task, names in PUBLIC.items()]
 
 
 def test_each_view_has_an_example_on_a_page() -> None:

@@ -15,7 +15,6 @@ INNER_VIEWS = ROOT / "pipelines" / "views" / "README.md"
 INNER = [
     ARCHITECTURE,
     INNER_VIEWS,
-    INNER_VIEWS.with_name("COLUMNS.md"),
     ROOT / "CONTRIBUTING.md",
     ROOT / "benchmarks" / "README.md",
     ROOT / "benchmarks" / "FORMATS.md",
