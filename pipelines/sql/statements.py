@@ -92,12 +92,9 @@ def _described(declared: Table | View) -> str:
     names = [sql_literal(column.name) for column in declared.columns]
     meanings = ", ".join(sql_literal(column.comment) for column in declared.columns)
     meaning = f"MAP([{', '.join(names)}], [{meanings}])[column_name] AS meaning"
-    if isinstance(declared, View) and not declared.has_defaults:  # DuckDB does not describe a table macro
-        types = ", ".join(sql_literal(duckdb_type(column.sql_type)) for column in declared.columns)
-        rows = f"(SELECT unnest([{', '.join(names)}]) AS column_name, unnest([{types}]) AS column_type)"
-    else:
-        rows = f"(DESCRIBE {declared.name})"
-    return f"SELECT column_name, column_type, {meaning} FROM {rows}"
+    is_macro = isinstance(declared, View) and not declared.has_defaults  # DuckDB does not describe one
+    rows = no_rows(declared.columns, quoted, duckdb_type) if is_macro else declared.name
+    return f"SELECT column_name, column_type, {meaning} FROM (DESCRIBE {rows})"
 
 
 def _quoted(parts: list[Token]) -> Iterator[str]:
