@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import kafka_log_lake
-from tools import tables_doc
+from tools import options_doc, tables_doc
 from tools.api_doc import described
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,7 +32,13 @@ _OTHERS = {
 }
 # Pages that are made of the code for the site alone
 MADE = {"view_columns.md": tables_doc.views, "inner_columns.md": tables_doc.inner_views}
-_NAME = re.compile(r"^::: kafka_log_lake\.(\w+)$", re.MULTILINE)  # the docstring of a name takes its place
+# Lines of a page whose place such a text takes
+_PARTS: dict[str, Callable[[], str]] = {
+    "options": options_doc.settings,
+    "columns of tables": tables_doc.shared_columns,
+    **{part: partial(tables_doc.tables, part) for part in tables_doc.PARTS},
+}
+_PART = re.compile(r"^::: (.+)$", re.MULTILINE)
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -54,8 +62,13 @@ def page(path: Path, names: dict[Path, str]) -> str:
             return f"{image}[{words}]({file.relative_to(ROOT / 'docs')})"
         return words
 
-    text = _NAME.sub(lambda found: described(found[1]), path.read_text())
-    return _LINK.sub(link, text)
+    return _LINK.sub(link, _PART.sub(lambda found: _part(found[1]), path.read_text()))
+
+
+def _part(name: str) -> str:
+    """Returns the docstring of a name of the package, or one of _PARTS."""
+    of_package = name.removeprefix("kafka_log_lake.")
+    return described(of_package) if of_package != name else _PARTS[name]()
 
 
 def texts() -> dict[str, str]:

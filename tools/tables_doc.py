@@ -1,7 +1,7 @@
-"""Writes the page of tables from their declarations: python -m tools.tables_doc
+"""Writes the columns of tables and of views, for the site, from their declarations.
 
-The site has pages of the columns of views too, which ``tools.site`` makes. A column that several tables of a
-page have with the same type and meaning is described once, on top of it; the others name it.
+A column that several tables of a page have with the same type and meaning is described once, on top of it;
+the others name it.
 """
 
 from __future__ import annotations
@@ -26,68 +26,6 @@ from kafka_log_lake.udfs.format.report_tables import (
 )
 from kafka_log_lake.udfs.format.schema import RECORDS, TABLES, Column, Table
 
-HEAD = """\
-<!-- Made by python -m tools.tables_doc from udfs/format/schema.py -->
-
-# Tables
-
-`DESCRIBE records` in `query` or `sql` says the same of a table, and of a view.
-
-Each table is a Delta table at `<lake>/<name>`, reader version 1 and writer version 2, so that every Delta
-reader can open it. Tables and columns have the comments below as their own comments. Data files lie in Hive
-folders.
-
-- A log consists of *record batches*: batches of magic 2, or messages of magic 0 or 1, plain or wrappers of
-  compressed messages.
-- `segment` is the file's canonical URI: absolute, `file:///...` for local files, without percent-encoding.
-  `segment` and `position` identify a batch.
-- The first eight columns of `records` are those of Spark's Kafka source with `includeHeaders`, same names
-  and types: a query written for that source runs on them.
-- `batches.status`: `ok`; `suspect`, decoded and kept although its header contradicts its content;
-  `corrupt`, a checksum is wrong; `invalid`, the checksum is right, but the content is wrong; `unsupported`,
-  Kafka does not have the codec for this magic. Of the last three no record is kept; their bytes are in
-  `quarantine`.
-- A filter on a column with statistics, named below, skips data files. A filter `key = ...` skips parts of
-  large files by their Bloom filters.
-- [What a reader sees](operations.md#what-a-reader-sees): which versions of several tables belong together.
-
-## Columns with one meaning
-
-These have the same meaning in every table that names them without one.
-
-"""
-
-TABLES_HEAD = """\
-## Tables
-"""
-
-INDEX_HEAD = """\
-## Index tables
-
-Of `decode --with-indexes`; each is there once it has rows. Rows of a partition folder are replaced as a whole
-where its files have changed. The view `index_report` compares them with the batches.
-"""
-
-RECOVERY_HEAD = """\
-## Tables of recover
-
-Of `recover` and of `decode` with named sources ([recovery.md](recovery.md)); each run writes them as a whole.
-"""
-
-CLUSTER_HEAD = """\
-## Tables of the cluster
-
-Of `recover --metadata --lake` ([recovery.md](recovery.md#controllers)): the state of the cluster by the
-metadata log of its controllers. Each run writes them as a whole.
-"""
-
-OTHERS_HEAD = """\
-## Other tables
-
-Each is there once it has rows: of the [format report](formats_and_cost.md), the [quality report](quality.md),
-runs, [checkpoint files](operations.md#checkpoint-files) and [typed values](typed_values.md).
-"""
-
 VIEWS_HEAD = """\
 # Columns of views
 
@@ -98,7 +36,7 @@ A view with parameters is a table function too: `SELECT * FROM retention_report(
 
 ## Columns with one meaning
 
-These have the same meaning in every view that names them without one.
+They mean the same in every view that names them alone.
 
 """
 
@@ -113,13 +51,14 @@ Columns without a meaning have [that which they have in views](view_columns.md#c
 """
 
 PAGES = Path(__file__).resolve().parent.parent / "docs"
-_PARTS = (
-    (TABLES_HEAD, TABLES),
-    (OTHERS_HEAD, (FORMAT_SAVINGS, QUALITY_METRICS, RUNS, CHECKPOINTS, SCHEMAS, VALUE_ERRORS)),
-    (INDEX_HEAD, INDEX_TABLES),
-    (RECOVERY_HEAD, RECOVERY_TABLES),
-    (CLUSTER_HEAD, CLUSTER_TABLES),
-)
+# The parts of docs/tables.md, by their headings
+PARTS: dict[str, tuple[Table, ...]] = {
+    "tables": TABLES,
+    "other tables": (FORMAT_SAVINGS, QUALITY_METRICS, RUNS, CHECKPOINTS, SCHEMAS, VALUE_ERRORS),
+    "index tables": INDEX_TABLES,
+    "tables of recover": RECOVERY_TABLES,
+    "tables of the cluster": CLUSTER_TABLES,
+}
 _BY_NAME = sorted(SESSION_VIEWS, key=lambda one: one.name)
 _OF_TASKS = {name for of_task in PUBLIC.values() for name in of_task}
 _MANY = 3  # tables and views that have a column: from then on it is described once
@@ -137,7 +76,7 @@ def _shared(of_each: Iterable[Sequence[Column]]) -> tuple[Column, ...]:
     return tuple(column for column in counts if general.get(column.name) == column)
 
 
-SHARED = _shared(table.columns for _, tables_of_part in _PARTS for table in tables_of_part)
+SHARED = _shared(table.columns for of_part in PARTS.values() for table in of_part)
 OF_VIEWS = _shared(view.columns for view in SESSION_VIEWS)
 
 
@@ -195,14 +134,15 @@ def parameters(view: View) -> Iterator[str]:
     yield "Columns:"
 
 
-def tables() -> str:
-    """Returns the whole text of ``docs/tables.md``."""
-    lines = [*HEAD.splitlines(), *map(_row, SHARED), ""]
-    for head, of_part in _PARTS:
-        lines += [*head.splitlines(), ""]
-        for table in of_part:
-            lines += of_table(table)
-    return "\n".join(lines).rstrip("\n") + "\n"
+def shared_columns() -> str:
+    """Returns the columns that many tables have."""
+    head = ["## Columns with one meaning", "", "They mean the same in every table that names them alone.", ""]
+    return "\n".join([*head, *map(_row, SHARED)])
+
+
+def tables(part: str) -> str:
+    """Returns the columns of the tables of one of PARTS."""
+    return "\n".join(line for table in PARTS[part] for line in of_table(table)).rstrip("\n")
 
 
 def views() -> str:
@@ -231,13 +171,5 @@ def inner_views() -> str:
 
 
 def _named_on(page: Path) -> set[str]:
-    """Returns the names in code on a page for users; none of the page that is made here."""
-    return set() if page.name == "tables.md" else set(re.findall(r"`(\w+)`", page.read_text()))
-
-
-def main() -> None:
-    (PAGES / "tables.md").write_text(tables())
-
-
-if __name__ == "__main__":
-    main()
+    """Returns the names in code on a page for users."""
+    return set(re.findall(r"`(\w+)`", page.read_text()))

@@ -1,0 +1,26 @@
+"""Writes the options of the jobs, for the site, from their declarations."""
+
+from __future__ import annotations
+
+from kafka_log_lake.pipelines.cli.commands import COMMANDS
+from kafka_log_lake.pipelines.cli.setting_names import ALIASES, FIELDS, GROUPS, metavar_of, shown
+from kafka_log_lake.pipelines.cli.values import flag, option
+
+_MANY = 4  # commands that take an option: of more the page names none
+
+
+def settings() -> str:
+    """Returns the options of the jobs as tables, one a group of ``--help-all``."""
+    takers = {command.name: set(command.settings) for command in COMMANDS}
+    lines: list[str] = []
+    for group in dict.fromkeys(GROUPS.values()):
+        lines += ["", f"**{group}**", "", "| option | default | of | |", "|---|---|---|---|"]
+        for name in (name for name, of in GROUPS.items() if of == group):
+            field = FIELDS[name]
+            takes = "" if field.metadata["parse"] is flag else f" {metavar_of(field)}"
+            options = [f"`{option(one)}{takes}`" for one in (name, *ALIASES.get(name, ()))]
+            default = "" if field.default in (None, (), False) else f"`{shown(field, field.default)}`"
+            of = [f"`{command}`" for command in takers if name in takers[command]]
+            listed = ", ".join(of) if len(of) <= _MANY else "many"
+            lines.append(f"| {', '.join(options)} | {default} | {listed} | {field.metadata['help']} |")
+    return "\n".join(lines)
