@@ -20,7 +20,15 @@ from kafka_log_lake.udfs.batches.log_start import LogStart
 from kafka_log_lake.udfs.decoder.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES
 from kafka_log_lake.udfs.files import OnDamage, check_path, decode_segment, selected
 from kafka_log_lake.udfs.values.schemas.registry import Registry
-from kafka_log_lake.udfs.values.typed.records import ADDED, NEEDED, TypedRecords, registry_of, schemas_next_to
+from kafka_log_lake.udfs.values.typed.records import (
+    ADDED,
+    NEEDED,
+    TypedRecords,
+    plain_of_sample,
+    registry_of,
+    schemas_next_to,
+)
+from kafka_log_lake.udfs.values.typed.sample import sample_of_segments, segments_by_topic
 
 
 def decode_folder(
@@ -81,9 +89,11 @@ def decode_folder(
         yield from _batches(chosen, columns, starts, on_damage)
         return
     registry = _registry([local_path(segment["segment"]) or "" for segment in chosen])
+    uris = segments_by_topic(wanted)
     for name in dict.fromkeys(segment["topic"] for segment in chosen):
         of_topic = [segment for segment in chosen if segment["topic"] == name]
-        typed_records = TypedRecords(registry, name)
+        plain = plain_of_sample(registry, name, sample_of_segments(uris[name]))
+        typed_records = TypedRecords(registry, name, plain)
         for batch in _batches(of_topic, NEEDED, starts, "ignore"):
             typed_records.learn(batch.filter(pc.invert(batch.column("is_control"))))
         for batch in _batches(of_topic, names, starts, on_damage):
@@ -161,7 +171,9 @@ def read_segment(
     if not typed:
         return rows
     folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
-    typed_records = TypedRecords(_registry([os.fspath(path)]), topic or folder.rpartition("-")[0] or folder)
+    registry, name = _registry([os.fspath(path)]), topic or folder.rpartition("-")[0] or folder
+    sample = sample_of_segments(["file://" + os.path.realpath(path)])
+    typed_records = TypedRecords(registry, name, plain_of_sample(registry, name, sample))
     (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
     made = pa.Table.from_batches([typed_records.convert(batch)])
     return made if columns is None else made.select(_wanted(made.schema.names, columns))

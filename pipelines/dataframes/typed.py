@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.dataframes.slices import list_requested
+from kafka_log_lake.pipelines.listing.listing import LISTING_SCHEMA
 from kafka_log_lake.udfs.decoder.decoded import Range
 from kafka_log_lake.udfs.format.schema import RECORDS
 from kafka_log_lake.udfs.storage.opening import open_source
@@ -20,9 +21,11 @@ from kafka_log_lake.udfs.values.typed.records import (
     NEEDED,
     TypedRecords,
     data_records,
+    plain_of_sample,
     registry_of,
     schemas_next_to,
 )
+from kafka_log_lake.udfs.values.typed.sample import sample_of_segments, segments_by_topic
 
 if TYPE_CHECKING:
     from kafka_log_lake.pipelines.dataframes.options import Options
@@ -52,7 +55,9 @@ def plan_typed(options: Options) -> TypedPlan:
     if len(topics) > 1:
         raise UserError(f"typed is for one topic, not several: {len(topics)}: add option topics")
     registry = registry_of(schemas_next_to({segment.segment.rpartition("/")[0] for segment in segments}))
-    typed_records = TypedRecords(registry, topics[0])
+    listed = pa.Table.from_pylist([vars(segment) for segment in segments], LISTING_SCHEMA)
+    sample = sample_of_segments(segments_by_topic(listed)[topics[0]])
+    typed_records = TypedRecords(registry, topics[0], plain_of_sample(registry, topics[0], sample))
     for segment in segments:
         with closing(open_source(segment.uri)) as source:
             for records in data_records(source, Range(source.size()), NEEDED):
@@ -74,6 +79,6 @@ def records_read(read: TableRead) -> TableRead:
 
 def typed_rows(plan: TypedPlan, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Converts rows of ``records_read`` to typed rows, without ``is_control``; runs in a task."""
-    typed_records = TypedRecords(plan.registry, plan.topic, types_of(plan.types), plan.plain)
+    typed_records = TypedRecords(plan.registry, plan.topic, plan.plain, types_of(plan.types))
     for batch in rows:
         yield typed_records.convert(batch).drop_columns(["is_control"])

@@ -34,7 +34,7 @@ from kafka_log_lake.pipelines.engine.delta import (
 from kafka_log_lake.pipelines.lake.address import table_path
 from kafka_log_lake.pipelines.lake.create import create_table
 from kafka_log_lake.pipelines.lake.published import published_tables
-from kafka_log_lake.pipelines.typed.records_files import RecordsFile, files_by_topic, first_rows
+from kafka_log_lake.pipelines.typed.records_files import RecordsFile, files_by_topic, first_rows, lake_sample
 from kafka_log_lake.pipelines.typed.schemas import keep_schemas, registry_of_lake
 from kafka_log_lake.pipelines.typed.tables import typed_topics
 from kafka_log_lake.udfs.format.report_tables import VALUE_ERRORS
@@ -43,13 +43,12 @@ from kafka_log_lake.udfs.storage.store import deltalake_options, open_store
 from kafka_log_lake.udfs.values.internal.topics import TOPICS
 from kafka_log_lake.udfs.values.schemas.registry import REGISTRY_TOPICS, Registry
 from kafka_log_lake.udfs.values.typed import files as typed_files
-from kafka_log_lake.udfs.values.typed.records import TypedRecords
+from kafka_log_lake.udfs.values.typed.records import TypedRecords, plain_of_sample
 
 log = logging.getLogger(__name__)
 
 # ``SparkOnDemand.run_stage``
 RunStage = Callable[[Callable[[], Any], Sequence[pa.Table]], pa.Table]
-_SAMPLE = 500  # rows that say what payloads without a schema are, and which types most have
 _KNOWN = "_types.json"  # next to a typed table's log: its types, their form, and what its plain payloads are
 _COMMENTS = {
     "partition": "Partition",
@@ -113,7 +112,7 @@ class TypedJob:
                     "%s gets no typed table: its name has characters that Kafka does not allow", topic
                 )
                 continue
-            updated = _Topic(self._lake, topic, files[topic], options, self._run_stage).update()
+            updated = _Topic(self._lake, topic, files[topic], options, self._run_stage, records).update()
             if updated is not None:
                 changed.append(updated)
         return changed
@@ -129,8 +128,9 @@ class _Topic:
         files: Sequence[RecordsFile],
         options: typed_files.TypedOptions,
         run_stage: RunStage,
+        records: DeltaTable,
     ) -> None:
-        self._lake, self._topic, self._files = lake, topic, files
+        self._lake, self._topic, self._files, self._records = lake, topic, files, records
         self._options, self._run_stage = options, run_stage
         self._path = table_path(lake, typed_files.table_folder(topic))
         self._table = open_if_there(self._path)
@@ -205,21 +205,26 @@ class _Topic:
         return done
 
     def _look(self) -> None:
-        """Detects the format of payloads without a schema, and types that most files have.
+        """Recognises payloads without a schema by the topic's sample, and learns types that most files have.
 
-        Both come from the first rows of the first file with data: a file may hold only transaction markers.
+        Types of JSON come from more rows, those of the first file with data: a file may hold only markers.
         """
-        many = typed_files.BATCH_ROWS if self._options.infers else _SAMPLE
-        typed_records = TypedRecords(
-            self._options.registry, self._topic, None, self._plain, self._options.infers, self._options.fills
-        )
-        for file in self._files:
-            rows = first_rows(self._lake, file, many, (*typed_files.SIDES, "headers", "is_control"))
-            for batch in rows.filter(pc.invert(rows.column("is_control"))).combine_chunks().to_batches():
+        choices = self._options.infers, self._options.fills
+        sample = lake_sample(self._records, self._topic)
+        if sample.num_rows and not self._plain:
+            self._plain = plain_of_sample(self._options.registry, self._topic, sample)
+        typed_records = TypedRecords(self._options.registry, self._topic, self._plain, None, *choices)
+        for batch in sample.combine_chunks().to_batches():
+            typed_records.learn(batch)
+        for file in self._files if self._options.infers else ():
+            names = (*typed_files.SIDES, "headers", "is_control")
+            rows = first_rows(self._lake, file, typed_files.BATCH_ROWS, names)
+            data = rows.filter(pc.invert(rows.column("is_control")))
+            for batch in data.combine_chunks().to_batches():
                 typed_records.learn(batch)
-            if typed_records.plain:
+            if data.num_rows:
                 break
-        self._plain, self._types = typed_records.plain, typed_files.types_text(typed_records.types)
+        self._types = typed_files.types_text(typed_records.types)
 
     def _read_known(self) -> dict[str, str]:
         system, folder = open_store(self._path)

@@ -130,12 +130,13 @@ def log_entry(folder: str, version: int) -> str:
 
 
 def read_rows(
-    table: str | DeltaTable, schema: pa.Schema, columns: Iterable[str], where: str = ""
+    table: str | DeltaTable, schema: pa.Schema, columns: Iterable[str], where: str = "", ordered: str = ""
 ) -> pa.Table:
     """Reads columns of a Delta table, in the types of ``schema``.
 
     table: its path, or one that is open, at its version. A column that is not there yet, as an earlier
-    release made the table, is null. where: a condition on rows in deltalake's SQL; "" for all rows.
+    release made the table, is null. where: a condition on rows in deltalake's SQL; "" for all rows. ordered:
+    ORDER BY and LIMIT, after it.
     """
     names = list(columns)
     opened = open_table(table) if isinstance(table, str) else table
@@ -143,7 +144,9 @@ def read_rows(
     selected = ", ".join(f'"{name}"' if name in there else f'NULL AS "{name}"' for name in names)
     condition = f" WHERE {where}" if where else ""
     query = QueryBuilder().register("rows", opened)
-    reader = pa.RecordBatchReader.from_stream(query.execute(f'SELECT {selected} FROM "rows"{condition}'))
+    reader = pa.RecordBatchReader.from_stream(
+        query.execute(f'SELECT {selected} FROM "rows"{condition} {ordered}')
+    )
     wanted = pa.schema([schema.field(name) for name in names])
     # deltalake's batches keep what they were decoded from: each is copied before the next ones come
     batches: list[pa.RecordBatch] = []

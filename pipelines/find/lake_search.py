@@ -31,7 +31,7 @@ from kafka_log_lake.pipelines.find.lake_statements import (
     pushed,
 )
 from kafka_log_lake.pipelines.find.logs import LakeLog, home_first
-from kafka_log_lake.pipelines.find.searching import SAMPLE, Searching
+from kafka_log_lake.pipelines.find.searching import Searching
 from kafka_log_lake.pipelines.find.segment_search import COLUMNS
 from kafka_log_lake.pipelines.find.slice_search import (
     DECIDING,
@@ -48,14 +48,15 @@ from kafka_log_lake.pipelines.listing.list_segments import TopicFilter
 from kafka_log_lake.pipelines.sql.database import open_database
 from kafka_log_lake.pipelines.tasks.accounts import of_tail
 from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange
+from kafka_log_lake.pipelines.typed.records_files import lake_sample
 from kafka_log_lake.pipelines.typed.schemas import registry_reader
 from kafka_log_lake.udfs.batches.account import DAMAGE, END, SEGMENT, START, WRONG_BASE, Unseen
 from kafka_log_lake.udfs.batches.log_start import LogStart
 from kafka_log_lake.udfs.batches.transactions import OUTCOMES, TRANSACTION
 from kafka_log_lake.udfs.compute import pc
 from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS
+from kafka_log_lake.udfs.format.schema import RECORDS
 from kafka_log_lake.udfs.values.schemas.registry import Registry
-from kafka_log_lake.udfs.values.typed.records import NEEDED
 
 _TABLES = "published_records counted_batches sound_batches published_quarantine segments current_transactions"
 _ROWS = 1 << 14
@@ -92,14 +93,9 @@ class LakeSearch(Searching):
         """Returns the schemas that the lake knows."""
         return registry_reader(self._tables)()
 
-    def sample(self, topic: str) -> list[dict[str, Any]]:
-        """Returns the first SAMPLE data records of a topic, as dicts of NEEDED."""
-        names = ", ".join(NEEDED)
-        statement = f"SELECT {names} FROM published_records WHERE topic = ? AND NOT is_control"
-        with self._database.cursor() as other:  # the search's answer is still open
-            sampled = other.sql(f"{statement} ORDER BY partition, {ORDER} LIMIT {SAMPLE}", params=[topic])
-            rows: list[dict[str, Any]] = sampled.to_arrow_table().to_pylist()
-            return rows
+    def sample(self, topic: str) -> pa.Table:
+        """Returns the sample of a topic."""
+        return lake_sample(self._tables[RECORDS.name], topic)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yields matches, with the columns of ``schema``; none if they are only counted."""

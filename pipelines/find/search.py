@@ -25,7 +25,7 @@ from kafka_log_lake.pipelines.find.logs import (
     workers,
 )
 from kafka_log_lake.pipelines.find.request import Request
-from kafka_log_lake.pipelines.find.searching import SAMPLE, Searching
+from kafka_log_lake.pipelines.find.searching import Searching
 from kafka_log_lake.pipelines.find.slice_search import (
     DECIDING,
     NO_TRANSACTIONS,
@@ -154,11 +154,11 @@ class LogSearch(Searching):
 
         return registry_of(schema_segments(self.listing.segments))
 
-    def sample(self, topic: str) -> list[dict[str, Any]]:
-        """Returns the first SAMPLE data records of a topic."""
-        from kafka_log_lake.pipelines.find.typed import first_records
+    def sample(self, topic: str) -> pa.Table:
+        """Returns the sample of a topic."""
+        from kafka_log_lake.udfs.values.typed.sample import sample_of_segments, segments_by_topic
 
-        return first_records(self.listing.segments, topic, SAMPLE)
+        return sample_of_segments(segments_by_topic(self.listing.segments)[topic])
 
     def _by_log(
         self, pool: Workers, logs: Sequence[SegmentLog]

@@ -22,7 +22,6 @@ from kafka_log_lake.udfs.files import SCHEMA as SEGMENT_SCHEMA
 if TYPE_CHECKING:
     from kafka_log_lake.udfs.values.schemas.registry import Registry
 
-SAMPLE = 200  # records of a topic that say what payloads without a schema are
 SCHEMA = pa.schema(
     [
         ("topic", pa.string()),

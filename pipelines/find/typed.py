@@ -1,18 +1,15 @@
 """Decodes typed matches for ``find --typed`` with the schema registry that lies next to the logs.
 
 The registry is the topic ``_schemas`` of the sources, else the folder ``_schemas-0`` next to their partition
-folders; of a lake what it knows. What a topic's payloads without a schema are says a sample of its first
-records.
+folders; of a lake what it knows. What a topic's payloads without a schema are says its sample.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafka_log_lake.udfs.values.apps import mirror
 from kafka_log_lake.udfs.values.apps.payloads import error_headers
@@ -22,7 +19,6 @@ from kafka_log_lake.udfs.values.schemas.payload_heads import pairs_of
 from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE, PayloadReader
 from kafka_log_lake.udfs.values.schemas.registry import Registry
 from kafka_log_lake.udfs.values.schemas.topic_labels import topic_labels
-from kafka_log_lake.udfs.values.typed.records import records_of
 
 # Added to the fields of a match
 TYPED_FIELDS = (
@@ -31,20 +27,10 @@ TYPED_FIELDS = (
 )
 
 
-def first_records(segments: pa.Table, topic: str, most: int) -> list[dict[str, Any]]:
-    """Returns the first ``most`` data records of a topic by partition, those that can be read.
-
-    segments: LISTING_SCHEMA.
-    """
-    of_topic = segments.filter(pc.equal(segments.column("topic"), topic))
-    ordered = of_topic.sort_by([("partition", "ascending"), ("file_base_offset", "ascending")])
-    return list(islice(records_of(ordered.column("segment").to_pylist()), most))
-
-
 class TypedValues:
-    """Decodes keys and values of matches. sample: gives the first data records of a topic."""
+    """Decodes keys and values of matches. sample: gives the sample of a topic."""
 
-    def __init__(self, sample: Callable[[str], Sequence[Mapping[str, Any]]], registry: Registry) -> None:
+    def __init__(self, sample: Callable[[str], pa.Table], registry: Registry) -> None:
         self._sample, self._reader = sample, PayloadReader(registry)
         self._plain: dict[str, dict[str, str]] = {}
 
@@ -82,7 +68,7 @@ class TypedValues:
 
     def _plain_of(self, topic: str, side: str) -> str:
         if topic not in self._plain:
-            self._plain[topic] = topic_labels(self._reader, topic, self._sample(topic))
+            self._plain[topic] = topic_labels(self._reader, topic, self._sample(topic).to_pylist())
         return self._plain[topic][side]
 
 

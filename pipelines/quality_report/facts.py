@@ -274,7 +274,7 @@ def gather(
         growth=[Written(*row) for row in _query(database, "growth")],
         formats=[Format(*row) for row in _query(database, "formats")],
         compression=[Compression(*row) for row in _query(database, "compression")],
-        payloads=sampled_formats(address, tables[RECORDS.name], registry_of_state(address, at)),
+        payloads=sampled_formats(tables[RECORDS.name], registry_of_state(address, at)),
         unread=[
             *(Unread(*row) for row in _query(database, "unread")),
             *_unread_internal(tables[RECORDS.name], tables[SEGMENTS.name]),

@@ -27,17 +27,19 @@ from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.listing.uris import is_named, parse_source
 from kafka_log_lake.pipelines.load_check.check import check_loading
 from kafka_log_lake.pipelines.plan.listed import list_sources, listed_segments
+from kafka_log_lake.pipelines.plan.slices import make_slices
 from kafka_log_lake.pipelines.scan import report
 from kafka_log_lake.pipelines.scan.coordinators import add_endings
 from kafka_log_lake.pipelines.scan.findings import Findings, collect
+from kafka_log_lake.pipelines.scan.payload_kinds import SchemaSegments, kinds_of_topic
 from kafka_log_lake.pipelines.scan.report_json import to_json
-from kafka_log_lake.pipelines.tasks.first_payloads import SchemaSegments
-from kafka_log_lake.pipelines.tasks.scan_segments import scan_segments
+from kafka_log_lake.pipelines.tasks.scan_segments import scan_segments, scan_workers
 from kafka_log_lake.pipelines.tasks.slice_scan import scan_slice
 from kafka_log_lake.udfs.decoder.compile_kernels import ensure_compiled
 from kafka_log_lake.udfs.indexes.kraft_snapshot import METADATA_TOPIC
 from kafka_log_lake.udfs.values.apps.topic_format import TopicFormats
 from kafka_log_lake.udfs.values.typed.records import schema_segments
+from kafka_log_lake.udfs.values.typed.sample import segments_by_topic
 
 log = logging.getLogger(__name__)
 
@@ -74,10 +76,15 @@ def scan(settings: Settings | str | os.PathLike[str]) -> Findings:
         done += size
 
     schemas = SchemaSegments(tuple(schema_segments(listing.segments)), _formats(settings))
-    scan_one = partial(scan_slice, max_batch_uncompressed=settings.max_batch_uncompressed, schemas=schemas)
+    scan_one = partial(scan_slice, max_batch_uncompressed=settings.max_batch_uncompressed)
     numbers = (settings.processes, settings.slice_bytes)
-    with phase("scanning", lambda: f"{100 * done // max(1, total)}% of {size_text(total)}"):
-        findings = collect(settings.source, listing, scan_segments(segments, *numbers, add, scan_one))
+    progress = phase("scanning", lambda: f"{100 * done // max(1, total)}% of {size_text(total)}")
+    with progress, scan_workers(make_slices(segments, settings.slice_bytes), settings.processes) as run:
+        findings = collect(settings.source, listing, scan_segments(segments, *numbers, add, scan_one, run))
+        uris = segments_by_topic(listing.segments)
+        topics = sorted({log.topic for log in findings.logs})
+        kinds = run(partial(kinds_of_topic, schemas=schemas), [(topic, uris[topic]) for topic in topics])
+        findings.looks = dict(zip(topics, kinds, strict=True))
     if settings.topic is not None and settings.partition is not None:
         findings.named = settings.topic, settings.partition
     _add_placements(findings, listing, settings)

@@ -61,7 +61,6 @@ class ScannedLog:
     segment. is_growing: its last batch is incomplete, and bytes were added since. is_compacted: it shows
     that the log cleaner ran. account: of its offsets. unconfirmed: first offset before a last batch
     that no batch has, though nothing shows that the log cleaner ran, and the base offset of that batch.
-    looks: of the payloads of the first records of each segment.
     """
 
     topic: str
@@ -95,7 +94,6 @@ class ScannedLog:
     unconfirmed: tuple[int, int] | None = None
     open_transactions: list[OpenTransaction] = field(default_factory=list)
     clock: Clock = field(default_factory=Clock)
-    looks: Counter[PayloadKind] = field(default_factory=Counter)
 
     @property
     def end(self) -> int:
@@ -134,7 +132,7 @@ class Findings:
     named: topic and partition that were given for all segments; None if their folders tell them. replicas: of
     disks with names, the copies compared, as rows of ``replica_report``. placements: of each cluster what its
     metadata logs say (``recover.placement.Placements``). clusters: cluster id -> log directories that name
-    it.
+    it. looks: by topic what the payloads of its sample are.
     """
 
     sources: tuple[str, ...]
@@ -154,6 +152,7 @@ class Findings:
     sort: str = "bytes"
     prepared: list[CoordinatorState] = field(default_factory=list)
     unloadable: list[Unloadable] = field(default_factory=list)
+    looks: dict[str, Counter[PayloadKind]] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
@@ -184,15 +183,12 @@ class Findings:
 
     @property
     def payloads(self) -> list[PayloadFormat]:
-        """Returns the formats of keys and values by topic, from the first records of segments."""
+        """Returns the formats of keys and values by topic, from a sample of each."""
         from kafka_log_lake.udfs.values.schemas.profile import (
             payload_formats,  # decoders, which find does not need
         )
 
-        looks: dict[str, Counter[PayloadKind]] = defaultdict(Counter)
-        for log in self.logs:
-            looks[log.topic] += log.looks
-        return payload_formats(looks)
+        return payload_formats(self.looks)
 
     def cluster_of(self, log: ScannedLog) -> str:
         """Returns the id of the cluster that a log is of, where the disks are of several; else ""."""
@@ -313,7 +309,6 @@ def _add_segment(log: ScannedLog, segment: Segment, slices: list[SliceScan]) -> 
         log.first_timestamp = lowest(log.first_timestamp, scan.first_timestamp)
         log.last_timestamp = highest(log.last_timestamp, scan.last_timestamp)
         log.clock = log.clock.later(scan.clock)
-        log.looks += scan.looks
         if totals.tail_bytes:
             log.tail, log.tail_bytes = totals.tail, log.tail_bytes + totals.tail_bytes
             log.torn = scan.torn

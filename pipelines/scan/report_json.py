@@ -21,7 +21,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
             **{
                 name: value
                 for name, value in asdict(log).items()
-                if name not in ("formats", "looks", "account", "missing", "segment_times")
+                if name not in ("formats", "account", "missing", "segment_times")
             },
             "account": _account(log.account),
             "missing": [unseen.to_json() for unseen in log.missing],

@@ -41,9 +41,7 @@ def scan_segments(
     for processes of this machine.
     """
     slices = make_slices(segments, slice_bytes)
-    size = sum(s.stop - s.start for s in slices)
-    workers = 1 if size < ALONE_BYTES else max(1, min(processes, len(slices)))
-    with _workers(workers) if run is None else nullcontext(run) as mapped:
+    with scan_workers(slices, processes) if run is None else nullcontext(run) as mapped:
         scans = _by_segment(_scan(mapped, scan, slices, on_scanned))
         broken = [s for s in segments if _is_broken(s, scans[s.segment])]
         scans |= _by_segment(_scan(mapped, scan, whole(broken, 0), on_scanned))
@@ -52,8 +50,10 @@ def scan_segments(
 
 
 @contextmanager
-def _workers(number: int) -> Iterator[Map]:
-    """Yields a ``map`` that runs in worker processes, or in this process if one is enough."""
+def scan_workers(slices: Sequence[Slice], processes: int) -> Iterator[Map]:
+    """Yields a ``map`` that runs in worker processes, or in this process if one is enough for the slices."""
+    size = sum(s.stop - s.start for s in slices)
+    number = 1 if size < ALONE_BYTES else max(1, min(processes, len(slices)))
     if number == 1:
         yield map
         return

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,10 +24,6 @@ from kafka_log_lake.udfs.spark.task_input import problem_of
 from kafka_log_lake.udfs.storage.byte_source import ByteSource, SourceError
 from kafka_log_lake.udfs.storage.foreign import HEAD_BYTES, content_kind
 from kafka_log_lake.udfs.storage.opening import open_source
-
-if TYPE_CHECKING:
-    from kafka_log_lake.pipelines.tasks.first_payloads import SchemaSegments
-    from kafka_log_lake.udfs.values.schemas.profile import PayloadKind
 
 # A row: consecutive transactional batches of one producer, or one marker
 TRANSACTIONAL = np.dtype(
@@ -98,8 +93,8 @@ class SliceScan:
     first_timestamp, last_timestamp: ms since 1970 UTC, None without any.
     runs: RUN[n], its sound batches, and transactional: rows of TRANSACTIONAL; what the rest of the log tells
     is not set. epochs: EPOCHS, of its sound batches of magic 2. torn: first and last offset that the header
-    of a torn last batch claims; None without one, or where its header is cut. clock: its own. looks: what the
-    payloads of its first records are. foreign: of a file that begins as another program's does, what it is.
+    of a torn last batch claims; None without one, or where its header is cut. clock: its own. foreign: of a
+    file that begins as another program's does, what it is.
     """
 
     report: SliceReport
@@ -113,7 +108,6 @@ class SliceScan:
     transactional: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=TRANSACTIONAL))
     clock: clocks.Clock = field(default_factory=clocks.Clock)
     torn: tuple[int, int] | None = None
-    looks: Counter[PayloadKind] = field(default_factory=Counter)
     foreign: str | None = None
 
 
@@ -135,8 +129,8 @@ def read_slice(
         return failed(replace(report, problem=problem_of(error), detail=str(error)))
 
 
-def scan_slice(slice_: Slice, max_batch_uncompressed: int, schemas: SchemaSegments) -> SliceScan:
-    """Decodes a slice, counts, and looks at its first payloads. Never raises for the content of a file."""
+def scan_slice(slice_: Slice, max_batch_uncompressed: int) -> SliceScan:
+    """Decodes a slice and counts. Never raises for the content of a file."""
 
     def read(source: ByteSource, report: SliceReport) -> SliceScan:
         decoder = SegmentDecoder(
@@ -150,11 +144,6 @@ def scan_slice(slice_: Slice, max_batch_uncompressed: int, schemas: SchemaSegmen
         collector.close()
         if totals.tail == "torn":
             scan.torn = claimed_offsets(source, length - totals.tail_bytes, length)
-        from kafka_log_lake.pipelines.tasks.first_payloads import (
-            first_looks,  # decoders, which find does not need
-        )
-
-        scan.looks = first_looks(source, slice_, schemas)
         if not totals.batches and scan.damages and scan.damages[0].position == 0:
             head = np.zeros(min(HEAD_BYTES, length), dtype=np.uint8)
             scan.foreign = content_kind(head[: source.read_into(0, head)].tobytes())

@@ -1,4 +1,4 @@
-"""Lists the data files of ``records`` by topic, and detects the formats of keys and values in a sample."""
+"""Lists the data files of ``records`` by topic, takes samples of topics, and detects the formats in them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
-from kafka_log_lake.pipelines.engine.delta import data_files
+from kafka_log_lake.pipelines.engine.delta import data_files, read_rows, sql_literal
 from kafka_log_lake.pipelines.lake.address import table_path
 from kafka_log_lake.udfs.format.schema import RECORDS
 from kafka_log_lake.udfs.storage.store import open_store
 from kafka_log_lake.udfs.values.schemas.profile import (
-    COLUMNS,
     PayloadFormat,
     PayloadKind,
     count_looks,
@@ -25,8 +24,10 @@ from kafka_log_lake.udfs.values.schemas.profile import (
 )
 from kafka_log_lake.udfs.values.schemas.registry import Registry
 from kafka_log_lake.udfs.values.typed import files as typed_files
+from kafka_log_lake.udfs.values.typed.sample import HEAD_BYTES, SAMPLE_COLUMNS, SAMPLED, sample_of
 
-_FILES, _ROWS = 4, 100  # files of a topic, and rows of each, that a sample has
+# Of the sample (udfs.values.typed.sample); a segment's name has its base offset
+_ORDER = 'partition, right(segment, 24), segment, batch_position, "offset"'
 
 
 @dataclass(frozen=True)
@@ -61,17 +62,20 @@ def first_rows(lake: str, file: RecordsFile, rows: int, columns: Sequence[str]) 
     return empty if batch is None else pa.Table.from_batches([batch])
 
 
-def sampled_formats(lake: str, records: DeltaTable, registry: Registry) -> list[PayloadFormat]:
-    """Detects the formats of keys and values from some rows of each topic. records: the open table."""
+def lake_sample(records: DeltaTable, topic: str) -> pa.Table:
+    """Returns the sample of a topic of a lake. records: the open table."""
+    where = f"topic = {sql_literal(topic)} AND NOT is_control AND batch_position < {HEAD_BYTES}"
+    ordered = f"ORDER BY {_ORDER} LIMIT {SAMPLED}"
+    return sample_of(read_rows(records, RECORDS.arrow_schema(), SAMPLE_COLUMNS, where, ordered).to_batches())
+
+
+def sampled_formats(records: DeltaTable, registry: Registry) -> list[PayloadFormat]:
+    """Detects the formats of keys and values from the sample of each topic. records: the open table."""
     from kafka_log_lake.udfs.values.typed.functions import TypedFunctions  # loads the decoders
 
     functions = TypedFunctions(registry)
     looks: dict[str, Counter[PayloadKind]] = defaultdict(Counter)
-    for topic, files in files_by_topic(records).items():
-        ordered = sorted(files, key=lambda file: file.path)
-        for file in ordered[:: max(1, len(files) // _FILES)][:_FILES]:
-            with suppress(OSError, pa.ArrowException):  # a file that is gone has no sample
-                rows = first_rows(lake, file, _ROWS, (*COLUMNS, "is_control"))
-                data = rows.filter(pc.invert(rows.column("is_control")))
-                looks[topic] += count_looks(functions, topic, data)
+    for topic in files_by_topic(records):
+        with suppress(OSError, DeltaError):  # a topic with a file that is gone has no sample
+            looks[topic] += count_looks(functions, topic, lake_sample(records, topic))
     return payload_formats(looks)

@@ -23,7 +23,7 @@ WITH held AS (
     row_number() OVER (PARTITION BY partition, offset ORDER BY segment) AS copy
   FROM committed_records WHERE topic = wanted_topic AND key IS NOT NULL
 ), placed AS (
-  SELECT topic, key, value, headers, row_number() OVER (ORDER BY offset, partition) AS place FROM held WHERE copy = 1
+  SELECT topic, key, value, headers, row_number() OVER (ORDER BY partition, offset) AS place FROM held WHERE copy = 1
 ), said AS (
   SELECT topic, kafka_topic_format(topic, array_agg((key, value, headers))) AS f FROM placed WHERE place <= 500 GROUP BY topic
 ), ranked AS (

@@ -17,7 +17,7 @@ WITH held AS (
     row_number() OVER (PARTITION BY topic, partition, offset ORDER BY segment) AS copy
   FROM committed_records WHERE topic LIKE '%-changelog' AND key IS NOT NULL
 ), ranked AS (
-  SELECT *, row_number() OVER (PARTITION BY topic ORDER BY offset, partition) AS place,
+  SELECT *, row_number() OVER (PARTITION BY topic ORDER BY partition, offset) AS place,
     row_number() OVER (PARTITION BY topic, partition, hex(key) ORDER BY offset DESC) AS age
   FROM held WHERE copy = 1
 ), said AS (

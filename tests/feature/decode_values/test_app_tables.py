@@ -15,6 +15,8 @@ from kafka_log_lake.pipelines.decode_values import command as decode_values
 from kafka_log_lake.pipelines.find import command as find
 from kafka_log_lake.pipelines.scan import command as scan
 from tests.support import apps_corpus as apps
+from tests.support.logs import put
+from tests.support.segment_maker import Batch, Record
 from tests.unit.values.test_payloads import same
 
 
@@ -104,12 +106,40 @@ def test_scan_says_what_topics_hold_and_how_sure_it_is(
     more = ("--formats", formats_file(tmp_path, "streams")) if has_formats else ()
     assert scan.main([str(apps.DATA / "streams"), "--json", *more]) == 0
     payloads = json.loads(capsys.readouterr().out)["payloads"]
-    assert [one for one in payloads if one["schema_ids"] or one["reasons"]] == []
+    assert [one for one in payloads if one["schema_ids"]] == []
+    reasons = {one["topic"]: one["reasons"] for one in payloads if one["reasons"]}
+    assert reasons == ({"amounts": ["truncated"]} if has_formats else {})  # it has three bytes on purpose
     found = {
         (one["topic"], one["side"]): ", ".join(filter(None, (one["format"], one["certainty"])))
         for one in payloads
     }
-    assert len(found) == len(payloads) - 1  # dead letters are numbers and other bytes
+    assert len(found) == len(payloads) - 2 + has_formats  # amounts and dead letters: numbers and other bytes
     sides = {("prices", "value"): said["prices"], ("views-closed", "key"): said["views-closed"]}
     assert {side: found[side] for side in sides} == sides
     assert found["attic-old-qty-repartition", "value"].partition(", ")[0] == "changed"
+
+
+@pytest.mark.parametrize("misfit", [230, 510])
+def test_all_commands_recognise_a_topic_by_the_same_500_records(
+    misfit: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Longs in segments of 60 records; one record in the second partition is no long."""
+    logs, lake = tmp_path / "logs", str(tmp_path / "lake")
+    for base in range(0, 600, 60):
+        values = (
+            b"\1\2\3" if number == misfit else number.to_bytes(8, "big") for number in range(base, base + 60)
+        )
+        records = tuple(Record(key=b"k", value=value) for value in values)
+        partition, offset = divmod(base, 180)
+        put(logs / f"amounts-{partition}", offset, Batch(records, base_offset=offset).encode())
+    assert decode_batches.main(["--source", str(logs), "--lake", lake, "--typed"]) == 0
+    is_long = misfit > 500
+    kinds = {kind.words for kind in scan.scan(logs).payloads if kind.side == "value"}
+    assert kinds == ({"long, recognised"} if is_long else {"number", "bytes"})
+    typed = DeltaTable(f"{lake}/typed/amounts").to_pyarrow_table().schema.field("value").type
+    assert str(typed) == ("struct<long: int64, bytes: binary>" if is_long else "binary")
+    for place in ([str(logs)], ["--lake", lake]):
+        capsys.readouterr()
+        assert find.main([*place, "--typed", "--format", "json"]) == 0
+        formats = {json.loads(line)["value_format"] for line in capsys.readouterr().out.splitlines()}
+        assert formats == ({"long", "bytes"} if is_long else {"bytes"})

@@ -17,7 +17,6 @@ from kafka_log_lake.udfs.values.apps.topic_format import TopicFormat
 from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE
 from kafka_log_lake.udfs.values.typed.functions import TypedFunctions
 
-COLUMNS = (KEY, VALUE, "headers")
 _SHOWN = 8  # ids of schemas in a line for people
 
 
@@ -67,7 +66,7 @@ class PayloadFormat:
 def count_looks(
     functions: TypedFunctions, topic: str, rows: pa.RecordBatch | pa.Table
 ) -> Counter[PayloadKind]:
-    """Counts the payloads of data records by kind. rows: COLUMNS as in ``records``, of one topic."""
+    """Counts the payloads of data records by kind. rows: of one topic, with key, value and headers."""
     counts: Counter[PayloadKind] = Counter()
     topics = pa.repeat(topic, rows.num_rows)
     labels = functions.labels(topic, rows)

@@ -25,7 +25,6 @@ NEEDED = ("key", "value", "headers", "is_control")
 # Columns after those of ``records``
 ADDED = ("is_tombstone", "key_schema_id", "value_schema_id", "key_error", "value_error")
 _COLUMNS = ["offset", KEY, VALUE, "headers", "is_control"]
-_SAMPLE = 500
 
 
 def records_of(segments: Iterable[str]) -> Iterator[dict[str, Any]]:
@@ -74,6 +73,12 @@ def schemas_next_to(folders: Iterable[str]) -> list[str]:
     return sorted(segments)
 
 
+def plain_of_sample(registry: Registry, topic: str, sample: pa.Table) -> str:
+    """Returns what payloads of a topic without a schema are, as text. sample: see ``sample``."""
+    labels = topic_labels(PayloadReader(registry), topic, sample.to_pylist())
+    return ",".join(labels[side] for side in SIDES)
+
+
 class TypedRecords:
     """Converts keys and values of one topic to typed columns.
 
@@ -84,14 +89,15 @@ class TypedRecords:
         self,
         registry: Registry,
         topic: str,
+        plain: str,
         types: Mapping[str, Types] | None = None,
-        plain: str = "",
         infers: bool = False,
         fills: bool = False,
     ) -> None:
         """Takes the schemas, and the types that another reader of the topic learned.
 
-        plain: the label of values without a schema that it learned. infers, fills: see ``SideDecoder``.
+        plain: what payloads without a schema are, see ``plain_of_sample``; "" if it is not known. infers,
+        fills: see ``SideDecoder``.
         """
         self._infers, self._fills = infers, fills
         self._reader, self._topic, self.plain = PayloadReader(registry), topic, plain
@@ -104,15 +110,13 @@ class TypedRecords:
 
     def learn(self, rows: pa.RecordBatch) -> None:
         """Learns which types rows of ``records`` hold. No rows, as of markers alone, say nothing."""
-        for side, decoder in self._of_sides(rows).items() if rows.num_rows else ():
+        for side, decoder in self._of_sides().items() if rows.num_rows else ():
             decoder.learn(rows.column(side), rows.column("headers"))
 
-    def _of_sides(self, rows: pa.RecordBatch) -> dict[str, SideDecoder]:
-        """Returns the decoder of each side. The first rows decide what payloads without a schema are."""
+    def _of_sides(self) -> dict[str, SideDecoder]:
+        """Returns the decoder of each side."""
         if not self._decoders:
-            plain = self.plain.split(",") if self.plain else self._look(rows)
-            self.plain = ",".join(plain)
-            for side, of_side in zip(SIDES, plain, strict=True):
+            for side, of_side in zip(SIDES, (self.plain or ",").split(","), strict=True):
                 types = self._known[side]
                 self._decoders[side] = SideDecoder(
                     self._reader, self._topic, side, of_side, types, self._infers, self._fills
@@ -128,7 +132,7 @@ class TypedRecords:
         before = {side: dict(types) for side, types in self.types.items()} if self._decoders else self._known
         headers = rows.column("headers")
         decoded = {
-            side: decoder.decode(rows.column(side), headers) for side, decoder in self._of_sides(rows).items()
+            side: decoder.decode(rows.column(side), headers) for side, decoder in self._of_sides().items()
         }
         if any(before[side] != self.types[side] for side in SIDES if before[side]):
             raise ValueError(f"a payload of {self._topic} has a type that no earlier one has")
@@ -142,8 +146,3 @@ class TypedRecords:
                 reasons[row] = wrong.reason
             columns[f"{side}_error"] = pa.array(reasons, pa.string())
         return pa.RecordBatch.from_pydict(columns)
-
-    def _look(self, rows: pa.RecordBatch) -> list[str]:
-        sample = rows.slice(0, _SAMPLE).select([*SIDES, "headers"]).to_pylist()
-        labels = topic_labels(self._reader, self._topic, sample)
-        return [labels[side] for side in SIDES]
