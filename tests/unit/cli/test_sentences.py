@@ -91,6 +91,7 @@ def test_each_command_says_what_is_sound_and_what_is_lost(
             "messages hides 3 records of aborted and open transactions",
         ),
         ("SELECT count(*) AS n FROM records", ""),
+        ("SELECT messages AS n FROM topic_overview", ""),
         (
             "SELECT count(*) AS n FROM committed_records WHERE topic = 'none'",
             "committed_records hides 3 ",
