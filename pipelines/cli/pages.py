@@ -29,7 +29,7 @@ pre{background:#f6f6fa;padding:1em;white-space:pre-wrap}.verdict{font-size:18px;
 
 
 def page_head(title: str) -> str:
-    """Returns the begin of a page, up to its first heading."""
+    """Returns the HTML with which a page begins, its first heading included."""
     title = html_text(title)
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">

@@ -6,6 +6,7 @@ Decodes what is new since the last time, in worker processes of this machine, wi
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -25,8 +26,11 @@ from kafka_log_lake.pipelines.engine.run_command import run_command
 from kafka_log_lake.pipelines.lake.address import open_lake
 from kafka_log_lake.pipelines.lake.intents import Intents
 from kafka_log_lake.pipelines.listing.list_segments import TopicFilter
-from kafka_log_lake.pipelines.typed.sources import read_sources
+from kafka_log_lake.pipelines.typed.schemas import keep_formats
+from kafka_log_lake.pipelines.typed.sources import read_formats, read_sources
 from kafka_log_lake.pipelines.typed.tables import typed_tables
+
+log = logging.getLogger(__name__)
 
 _NOT_WRITTEN = {
     "append": [],
@@ -69,7 +73,8 @@ def update(on_demand: SparkOnDemand, settings: Settings, address: str) -> tuple[
     Returns what changed, by topic, and the tables of ``--mode`` that were written.
     """
     is_meant = TopicFilter(settings.topics, settings.exclude_topics)
-    others = read_sources(settings.schemas, settings.registry, settings.formats)
+    others = read_sources(settings.schemas, settings.registry)
+    formats = None if settings.formats is None else read_formats(settings.formats)
     choices = {
         "infers": settings.json_values == "infer",
         "fills": settings.fill_defaults,
@@ -83,6 +88,8 @@ def update(on_demand: SparkOnDemand, settings: Settings, address: str) -> tuple[
         return f"{job.progress}, {on_demand.processes.finished_share():.0%} of its files"
 
     with Intents(address).lock():
+        if formats is not None and keep_formats(address, formats):
+            log.warning("--formats: these replace other formats that the lake kept")
         with phase("decoding values", progress):
             done = job.run(is_meant)
         if settings.mode == "append":

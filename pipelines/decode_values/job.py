@@ -35,7 +35,7 @@ from kafka_log_lake.pipelines.lake.address import table_path
 from kafka_log_lake.pipelines.lake.create import create_table
 from kafka_log_lake.pipelines.lake.published import published_tables
 from kafka_log_lake.pipelines.typed.records_files import RecordsFile, files_by_topic, first_rows, lake_sample
-from kafka_log_lake.pipelines.typed.schemas import keep_schemas, registry_of_lake
+from kafka_log_lake.pipelines.typed.schemas import keep_schemas, kept_formats, registry_of_lake
 from kafka_log_lake.pipelines.typed.tables import typed_topics
 from kafka_log_lake.udfs.format.report_tables import VALUE_ERRORS
 from kafka_log_lake.udfs.format.schema import RECORDS
@@ -85,14 +85,17 @@ class TypedJob:
     def __init__(
         self, lake: str, run_stage: RunStage, others: Sequence[Registry] = (), **choices: bool
     ) -> None:
-        """Takes schemas from outside the lake (others), and infers, fills, is_flat of ``TypedOptions``."""
+        """Takes schemas from outside the lake (others), and infers, fills, is_flat of ``TypedOptions``.
+
+        Formats of topics are those that the lake keeps.
+        """
         self._lake, self._run_stage, self._others, self._choices = lake, run_stage, others, choices
         self.progress = ""  # how far ``run`` is, in words
 
     def run(self, is_meant: Callable[[str], bool]) -> list[TypedTopic]:
         """Decodes the topics that ``is_meant`` takes. Returns what changed, by topic."""
         records = published_tables(self._lake)[RECORDS.name]
-        registry = registry_of_lake(records, self._others)
+        registry = registry_of_lake(records, [Registry(formats=kept_formats(self._lake)), *self._others])
         keep_schemas(self._lake, registry)
         known = [
             (schema.subject, schema.version, schema.id, schema.guid, schema.deleted)

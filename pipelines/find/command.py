@@ -104,10 +104,14 @@ def _registry(looked: LogSearch | LakeSearch, settings: Settings) -> Registry:
     from kafka_log_lake.pipelines.typed.sources import (
         read_sources,  # loads decoders, which other searches do not need
     )
+    from kafka_log_lake.udfs.values.apps.topic_format import TopicFormats
     from kafka_log_lake.udfs.values.schemas.registry import Registry
 
     others = read_sources(settings.schemas, settings.registry, settings.formats)
-    return Registry.joined([looked.schemas(), *others])
+    known = looked.schemas()
+    if settings.formats is not None:
+        known.formats = TopicFormats()  # not those that the lake keeps
+    return Registry.joined([known, *others])
 
 
 def _named_partition(request: Request) -> int:

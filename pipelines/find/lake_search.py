@@ -91,7 +91,7 @@ class LakeSearch(Searching):
 
     def schemas(self) -> Registry:
         """Returns the schemas that the lake knows."""
-        return registry_reader(self._tables)()
+        return registry_reader(open_lake(self.lake), self._tables)()
 
     def sample(self, topic: str) -> pa.Table:
         """Returns the sample of a topic."""

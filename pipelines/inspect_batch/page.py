@@ -153,7 +153,7 @@ def _hex_row(data: bytes, base: int, owners: list[int], begin: int, changed: set
 def _runs(
     data: bytes, base: int, owners: list[int], begin: int, end: int, changed: set[int]
 ) -> Iterator[str]:
-    """Yields bytes side by side of one field as one HTML element."""
+    """Yields an HTML element for each run of neighbouring bytes of one field; a changed byte is alone."""
     at = begin
     while at < end:
         stop = at + 1

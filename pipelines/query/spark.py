@@ -116,7 +116,7 @@ def answer(
 
 
 def results(spark: SparkSession, statement: str, output: str, room: int | None = None) -> Iterator[str]:
-    """Yields ``answer`` in a session that ``prepare`` has set up."""
+    """Yields the lines of ``answer``: the result of a statement, in a session that ``prepare`` has set up."""
     with one_line_errors(spark):
         frame = spark.sql(statement)
         if not frame.columns:

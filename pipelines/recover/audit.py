@@ -141,7 +141,10 @@ class Witnesses:
         self._sums = {copy.number: part for copy, part in zip(copies, parts, strict=True)}
 
     def sums(self, copy: Copy) -> tuple[np.ndarray, np.ndarray]:
-        """Returns (int64[n], int64[n]) for a copy's sound batches: the weight of their epoch, and of all."""
+        """Returns the votes that the epoch of each sound batch of a copy has, and those of all epochs there.
+
+        Two arrays of int64[n], batches in the order of the copy.
+        """
         return self._sums[copy.number]
 
     def votes(self, number: int, entry: np.void) -> Counter[int]:

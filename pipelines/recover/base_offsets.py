@@ -93,7 +93,7 @@ def _is_legible(entries: np.ndarray) -> np.ndarray:
 
 
 def _with_names(copy: Copy) -> tuple[np.ndarray, np.ndarray]:
-    """Puts batches whose size is known between rows for the names of files.
+    """Returns the batches of known size of a copy, with a row for the begin and the end of each file.
 
     Returns (ENTRY[n], int64[n]): the rows, and their index in the copy's entries, _NONE for a name. In
     hurt_before the damaged batches among them are not counted.
@@ -214,7 +214,7 @@ class _Claims:
             rows["weight"] = weights[end - len(rows) : end]
 
     def disputed(self, rows: np.ndarray) -> np.ndarray:
-        """Returns bool[n]: rows whose content has other claims than the row's own."""
+        """Returns bool[n]: batches to whose content another copy gives another base offset."""
         result: np.ndarray = self._counts[rows["id"]] > (rows["weight"] > 0)
         return result
 

@@ -116,7 +116,7 @@ def open_database(
     for macro in macros():
         database.execute(macro)
     create_functions(database)
-    create_typed_functions(database, registry_reader(published))
+    create_typed_functions(database, registry_reader(address, published))
     for creation in creations([view for view in SESSION_VIEWS if view.name in needed], lists):
         database.execute(creation)
     if lists:

@@ -1,8 +1,9 @@
-"""Reads and keeps the schemas of typed values: those of ``_schemas`` in the lake, and exported ones."""
+"""Reads and keeps what typed values are read by: schemas, of ``_schemas`` and exported ones, and formats."""
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -15,15 +16,19 @@ from kafka_log_lake.pipelines.lake.address import table_path
 from kafka_log_lake.pipelines.lake.published import published_tables
 from kafka_log_lake.udfs.format.report_tables import SCHEMAS
 from kafka_log_lake.udfs.format.schema import RECORDS
-from kafka_log_lake.udfs.storage.store import deltalake_options
+from kafka_log_lake.udfs.storage.store import deltalake_options, open_store
+from kafka_log_lake.udfs.values.apps.topic_format import TopicFormats
 from kafka_log_lake.udfs.values.schemas.encryption import described
 from kafka_log_lake.udfs.values.schemas.payload import PayloadError
 from kafka_log_lake.udfs.values.schemas.payloads import PayloadReader
 from kafka_log_lake.udfs.values.schemas.registry import SCHEMAS_TOPIC, Reference, Registry, Schema
 
+log = logging.getLogger(__name__)
+
 # Which rows of ``records`` hold schemas, and in which columns
 REGISTRY_ROWS = f"topic = {sql_literal(SCHEMAS_TOPIC)} AND NOT is_control"
 REGISTRY_COLUMNS = ("segment", "offset", "key", "value")
+_FORMATS = "_formats.json"  # next to the log of the table schemas: what --formats said last
 
 
 def registry_of_lake(records: DeltaTable, others: Sequence[Registry] = ()) -> Registry:
@@ -54,21 +59,24 @@ def registry_of_state(address: str, at: str | None = None) -> Registry:
 
     at: see ``published_tables``.
     """
-    return registry_reader(published_tables(address, at))()
+    return registry_reader(address, published_tables(address, at))()
 
 
-def registry_reader(tables: Mapping[str, DeltaTable]) -> Callable[[], Registry]:
-    """Returns a function that reads the schemas from a state's tables; it keeps no other table open."""
+def registry_reader(lake: str, tables: Mapping[str, DeltaTable]) -> Callable[[], Registry]:
+    """Returns a function that reads the schemas from a state's tables, and the formats that the lake keeps.
+
+    It keeps no other table open.
+    """
     held = {name: tables[name] for name in (SCHEMAS.name, RECORDS.name) if name in tables}
     if SCHEMAS.name in held:
         held.pop(RECORDS.name, None)
 
     def read() -> Registry:
+        formats = kept_formats(lake)
         if SCHEMAS.name not in held:
-            return registry_of_lake(held[RECORDS.name])
-        return Registry(
-            [_schema(row) for row in read_declared(held[SCHEMAS.name], SCHEMAS.arrow_schema()).to_pylist()]
-        ).in_order()
+            return registry_of_lake(held[RECORDS.name], [Registry(formats=formats)])
+        rows = read_declared(held[SCHEMAS.name], SCHEMAS.arrow_schema()).to_pylist()
+        return Registry([_schema(row) for row in rows], formats=formats).in_order()
 
     return read
 
@@ -105,6 +113,31 @@ def keep_schemas(lake: str, registry: Registry) -> None:
             storage_options=deltalake_options(path),
             description=SCHEMAS.comment,
         )
+
+
+def keep_formats(lake: str, formats: TopicFormats) -> bool:
+    """Writes the formats that a person gives for topics. Returns whether they replace other ones."""
+    before = kept_formats(lake)
+    if before == formats:
+        return False
+    system, folder = open_store(table_path(lake, SCHEMAS.name))
+    system.create_dir(folder, recursive=True)
+    with system.open_output_stream(f"{folder}/{_FORMATS}") as file:
+        file.write(json.dumps(formats.as_mapping(), indent=1).encode())
+    return bool(before.declared)
+
+
+def kept_formats(lake: str) -> TopicFormats:
+    """Returns the formats that ``keep_formats`` wrote; none without a file, or with one that is damaged."""
+    system, folder = open_store(table_path(lake, SCHEMAS.name))
+    try:
+        with system.open_input_stream(f"{folder}/{_FORMATS}") as file:
+            return TopicFormats.parsed(json.loads(file.read()))
+    except FileNotFoundError:
+        pass
+    except ValueError as error:
+        log.warning("%s/%s cannot be read; give --formats again: %s", folder, _FORMATS, error)
+    return TopicFormats()
 
 
 def _encrypted(registry: Registry, schema: Schema) -> str | None:

@@ -119,6 +119,33 @@ def test_scan_says_what_topics_hold_and_how_sure_it_is(
     assert found["attic-old-qty-repartition", "value"].partition(", ")[0] == "changed"
 
 
+def test_a_lake_keeps_the_formats_until_others_replace_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, lake, formats = "views-closed", str(tmp_path / "lake"), formats_file(tmp_path, "streams")
+    words = ["--source", str(apps.DATA / "streams"), "--lake", lake, "--topics", topic]
+    assert decode_batches.main([*words, "--no-typed"]) == 0
+    assert decode_values.main(["--lake", lake, "--formats", formats]) == 0
+    written = DeltaTable(f"{lake}/typed/{topic}").version()
+    capsys.readouterr()
+    assert decode_values.main(["--lake", lake]) == 0
+    assert "nothing new" in capsys.readouterr().out
+    assert DeltaTable(f"{lake}/typed/{topic}").version() == written
+
+    def key_formats(*more: str) -> set[str]:
+        capsys.readouterr()
+        assert find.main(["--lake", lake, "--typed", "--format", "json", *more]) == 0
+        return {json.loads(line)["key_format"] for line in capsys.readouterr().out.splitlines()}
+
+    none = tmp_path / "none.yml"
+    none.write_text("{}")
+    assert key_formats() == {"time-windowed"}
+    assert key_formats("--formats", str(none)) == {"bytes"}
+    assert decode_values.main(["--lake", lake, "--formats", str(none)]) == 0
+    assert "replace other formats that the lake kept" in capsys.readouterr().err
+    assert key_formats() == {"bytes"}
+
+
 @pytest.mark.parametrize("misfit", [230, 510])
 def test_all_commands_recognise_a_topic_by_the_same_500_records(
     misfit: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]

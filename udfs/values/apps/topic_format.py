@@ -94,6 +94,13 @@ class TopicFormats:
         """Returns all of it as text: the same text for the same formats, "" for none."""
         return "\n".join(f"{pattern}\t{format_.label}" for pattern, format_ in self.declared)
 
+    def as_mapping(self) -> dict[str, dict[str, object]]:
+        """Returns what ``parsed`` reads."""
+        return {
+            pattern: {name: held for name in _NAMES if (held := getattr(format_, name))}
+            for pattern, format_ in self.declared
+        }
+
     @classmethod
     def joined(cls, parts: Iterable[TopicFormats]) -> TopicFormats:
         return cls(tuple(format_ for part in parts for format_ in part.declared))
@@ -104,6 +111,10 @@ class TopicFormats:
         if not isinstance(held, Mapping):
             raise ValueError("it is no mapping of topics to formats")
         return cls(tuple((_pattern(topic), _format(topic, said)) for topic, said in held.items()))
+
+
+# What a file of formats says of a topic
+_NAMES = tuple(field.name for field in fields(TopicFormat) if field.name != "is_declared")
 
 
 def _pattern(topic: object) -> str:
@@ -121,10 +132,9 @@ def _format(topic: object, said: object) -> TopicFormat:
     named = {"kind": said} if isinstance(said, str) else said
     if not isinstance(named, Mapping):
         raise ValueError(f"{topic}: neither a kind nor a mapping")
-    known = {field.name for field in fields(TopicFormat)} - {"is_declared"}
-    unknown = [str(name) for name in named if name not in known]
+    unknown = [str(name) for name in named if name not in _NAMES]
     if unknown:
-        raise ValueError(f"{topic}: unknown {unknown[0]!r}; known are {', '.join(sorted(known))}")
+        raise ValueError(f"{topic}: unknown {unknown[0]!r}; known are {', '.join(sorted(_NAMES))}")
     kind = named.get("kind", "plain")
     if kind not in KINDS:
         raise ValueError(f"{topic}: unknown kind {kind!r}; known are {', '.join(KINDS)}")
