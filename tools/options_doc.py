@@ -9,6 +9,17 @@ from kafka_log_lake.pipelines.cli.values import flag, option
 _MANY = 4  # commands that take an option: of more the page names none
 
 
+def arguments(command: str) -> str:
+    """Returns the options that a command has besides those of the jobs, as a table."""
+    (declared,) = (one for one in COMMANDS if one.name == command)
+    lines = ["| option | |", "|---|---|"]
+    for one in declared.arguments:
+        takes = "" if one.is_switch else f" {'|'.join(one.choices) or one.metavar or one.name.upper()}"
+        options = ", ".join(f"`{name}{takes}`".replace("|", "\\|") for name in one.options)
+        lines.append(f"| {options} | {one.help} |")
+    return "\n".join(lines)
+
+
 def settings() -> str:
     """Returns the options of the jobs as tables, one a group of ``--help-all``."""
     takers = {command.name: set(command.settings) for command in COMMANDS}

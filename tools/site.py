@@ -35,6 +35,10 @@ MADE = {"view_columns.md": tables_doc.views, "inner_columns.md": tables_doc.inne
 # Lines of a page whose place such a text takes
 _PARTS: dict[str, Callable[[], str]] = {
     "options": options_doc.settings,
+    **{
+        f"options of {name}": partial(options_doc.arguments, name)
+        for name in ("export", "mcp", "recover", "maintain")
+    },
     "columns of tables": tables_doc.shared_columns,
     **{part: partial(tables_doc.tables, part) for part in tables_doc.PARTS},
 }
