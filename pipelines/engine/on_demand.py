@@ -109,8 +109,7 @@ class SparkOnDemand:
         pickled = [pickle.dumps(item) for item in items]
         if not pickled:
             return iter(())
-        spark, numbers = self.checked_spark, range(len(pickled))
-        together = min(len(pickled), _TASKS_PER_CORE * driver_of(spark).parallelism())
+        spark, numbers, together = self.checked_spark, range(len(pickled)), self.tasks_of(len(pickled))
         columns = {
             "number": pa.array(numbers, pa.int32()),
             "item": pa.array(pickled, pa.binary()),
@@ -119,6 +118,10 @@ class SparkOnDemand:
         rows = spark.createDataFrame(pa.table(columns)).repartitionById(together, "task").drop("task")
         done = rows.mapInArrow(partial(run_rows, function), "number int, result binary").toArrow()
         return map(_result, done.sort_by("number").column("result").to_pylist())
+
+    def tasks_of(self, items: int) -> int:
+        """Returns the number of Spark's tasks that so many items of ``map`` are, at least one."""
+        return max(1, min(items, _TASKS_PER_CORE * driver_of(self.checked_spark).parallelism()))
 
     def run_stage(self, make: MakeStage, tasks: Sequence[pa.Table]) -> pa.Table:
         """Returns the rows that a stage gives for the rows of tasks, of which there is at least one."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -27,15 +27,15 @@ from kafka_log_lake.pipelines.decode.decode_into import decode_into
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.engine.pool import Map
 from kafka_log_lake.pipelines.engine.run_command import run_command
-from kafka_log_lake.pipelines.lake.address import open_lake, open_log
-from kafka_log_lake.pipelines.listing.uris import is_named, local_path
+from kafka_log_lake.pipelines.lake.address import lake_address, open_lake, open_log
+from kafka_log_lake.pipelines.listing.uris import is_named
 from kafka_log_lake.pipelines.recover.job import recover, refuse_in_source
 from kafka_log_lake.pipelines.recover.report_folder import check_report_folder
 from kafka_log_lake.pipelines.restore import cluster, groups, offset_map, page, schemas, targets
 from kafka_log_lake.pipelines.restore.clients import DECIDED
 from kafka_log_lake.pipelines.restore.journal import confirmed
 from kafka_log_lake.pipelines.restore.plan import Plan, make_plan
-from kafka_log_lake.pipelines.restore.producing import Task, restore_partition, settle
+from kafka_log_lake.pipelines.restore.producing import Task, restore_partition, settle, told
 from kafka_log_lake.pipelines.restore.request import (
     Request,
     check,
@@ -43,10 +43,11 @@ from kafka_log_lake.pipelines.restore.request import (
     read_properties,
     rename_pairs,
 )
-from kafka_log_lake.pipelines.restore.state import State, alone, check_sources
+from kafka_log_lake.pipelines.restore.state import State, alone, check_sources, sees
 from kafka_log_lake.pipelines.restore.summary import Summary, add_held, planned
 from kafka_log_lake.pipelines.restore.verify import Verified, verify_partition
 from kafka_log_lake.pipelines.sql.database import duckdb_reads, open_database
+from kafka_log_lake.udfs.storage.byte_source import path_of_uri
 
 log = logging.getLogger(__name__)
 
@@ -88,8 +89,6 @@ def _run(
     database = open_database(request.lake, "", at=request.at)
     with phase("planning"):
         plan = make_plan(database, request)
-    # each process has its part of --max-bytes-per-second
-    request = dataclasses.replace(request, processes=max(1, min(request.processes, len(plan.partitions))))
     summary = planned(state.restore_id, request.bootstrap, plan)
     if request.dry_run:
         _dry_run(request, plan, database, summary, settings.json, state.is_continued)
@@ -115,8 +114,10 @@ def _request(settings: Settings, others: dict[str, Any]) -> Request:
         lake = open_log(lake, others["log"]) if others["log"] is not None else open_lake(lake)
         if not duckdb_reads(lake):
             raise UserError(f"restore reads no lake at {lake}: copy it to a folder or an object store")
-    if (state := local_path(others["state"])) is None:
-        raise UserError(f"--state {others['state']}: must be a folder on this machine")
+    try:
+        state = lake_address(others["state"])
+    except UserError as error:
+        raise UserError(str(error).replace("--lake", "--state")) from None
     client = {} if others["config"] is None else read_properties(others["config"])
     if own := sorted(name for name in client if name in DECIDED):
         log.warning("--config: restore itself decides %s: left out", ", ".join(own))
@@ -224,12 +225,37 @@ def _restore(
         return
     state.keep(target.cluster_id)
     summary.schemas += schemas.restore_schemas(request, plan)
+    map_, at_once = _workers(on_demand, request, state, len(plan.partitions))
+    request = dataclasses.replace(request, processes=at_once)  # each has its part of --max-bytes-per-second
     tasks = [Task(request, one, state.restore_id, checked.limits[one.target]) for one in plan.partitions]
-    map_ = on_demand.processes.map  # of this machine, as the journals are
     _write(map_, request, plan, tasks)
     _verify(map_, tasks, summary)
     translator = offset_map.Translator(offset_map.read(request.state))
     summary.groups += groups.restore_groups(request, database, plan, translator)
+
+
+def _workers(on_demand: SparkOnDemand, request: Request, state: State, partitions: int) -> tuple[Map, int]:
+    """Returns what maps a function over partitions, and how many it may do at the same time.
+
+    Processes of this machine do, or tasks of a cluster of Spark. Raises a UserError where these don't see the
+    state: it has the journals.
+    """
+    if not on_demand.has_executors:
+        return on_demand.processes.map, max(1, min(request.processes, partitions))
+    at_once = on_demand.tasks_of(partitions)
+    if not all(on_demand.map(sees, [(request.state, state.restore_id)] * on_demand.tasks_of(1 << 20))):
+        raise UserError(
+            f"--state {request.state} is not the same folder on Spark's executors: name one that they "
+            "share with this machine, or one in an object store, such as s3://bucket/state"
+        )
+
+    def map_(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        for result, error in on_demand.map(partial(told, function), items):
+            if error is not None:
+                raise error
+            yield result
+
+    return map_, at_once
 
 
 def _write(map_: Map, request: Request, plan: Plan, tasks: Sequence[Task]) -> None:
@@ -247,6 +273,8 @@ def _write(map_: Map, request: Request, plan: Plan, tasks: Sequence[Task]) -> No
 def _progress(request: Request, plan: Plan) -> Callable[[], str]:
     """Returns what says how far the writing is: records, rate, and the time left at this rate."""
     began, (before, _) = time.monotonic(), confirmed(request.state)
+    if path_of_uri(request.state) is None:  # a request for each partition again and again
+        return lambda: ""
 
     def text() -> str:
         records, _ = confirmed(request.state)

@@ -1,26 +1,30 @@
-"""What was confirmed of a partition: a file of lines, of which each is complete or counts as not there.
+"""What was confirmed of a partition: a small file a transaction, in a folder or in an object store.
 
-A transaction has two lines: what was written, with its offsets, before it is committed; and whether it was.
-A process that is killed between them leaves a transaction that is pending: the target says which it is.
+A file is written before its transaction is committed: it says what the transaction has, with the offsets
+that the target gave. It names the file before it, which says that that one was committed; whether the last
+one was, the target says. Each file has a name of its own: a task that was taken for dead and still runs
+replaces nothing, and what it began is of no transaction that was committed.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
-from kafka_log_lake.pipelines.cli.errors import UserError, writing
+from kafka_log_lake.pipelines.cli.errors import UserError
+from kafka_log_lake.pipelines.restore.files import Files
 
 # Consecutive offsets of the source: first offset, how many, partition of the target, its first offset there
 Run = tuple[int, int, int, int]
-_MOST_NAME = 255  # bytes of a file's name
+_MOST_NAME = 255  # bytes of a folder's name
+_TOGETHER, _THREADS = 256, 16  # files that are read at a time
 
 
 @dataclass(frozen=True)
@@ -39,101 +43,152 @@ class Entry:
     held: tuple[tuple[int, str], ...]
 
 
-class Journal:
-    """The file of one partition. Confirmed entries are read from it, one at a time."""
+@dataclass(frozen=True)
+class _Noted:
+    """A file. before: the name of the one before it, "" for the first; in_all: records and bytes up to it."""
 
-    def __init__(self, state: str, topic: str, partition: int) -> None:
-        self.path = Path(state, "journal", _file_name(topic, partition))
-        self.pending: Entry | None = None
-        self.next_offset: int | None = None  # of the source, after what is confirmed
-        self.records = self.bytes = 0
-        self.is_there = self.path.exists()
-        if self.is_there:
-            for entry in self.entries():
-                self.next_offset = entry.end
-                self.records, self.bytes = self.records + entry.records, self.bytes + entry.bytes
+    name: str
+    before: str
+    in_all: tuple[int, int]
+    entry: Entry
+
+    @property
+    def number(self) -> int:
+        return _number(self.name)
+
+
+class Journal:
+    """The files of one partition. Before ``find_last`` the last transaction may count as not confirmed."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._names: dict[int, list[str]] = defaultdict(list)
+        for name in files.names():
+            if number := _number(name):
+                self._names[number].append(name)
+        self.is_there = bool(self._names)
+        self._pending: _Noted | None = None
+        self._last: _Noted | None = None
+        self.find_last(lambda _: False)
+
+    @property
+    def last(self) -> str:
+        """Returns the name of the file of the last confirmed transaction; "" without one."""
+        return "" if self._last is None else self._last.name
+
+    @property
+    def pending(self) -> str:
+        """Returns the name of the file of a transaction that is being committed; "" without one."""
+        return "" if self._pending is None else self._pending.name
+
+    @property
+    def next_offset(self) -> int | None:
+        """Returns the offset of the source after what is confirmed."""
+        return None if self._last is None else self._last.entry.end
+
+    @property
+    def in_all(self) -> tuple[int, int]:
+        """Returns the records and bytes that are confirmed."""
+        return (0, 0) if self._last is None else self._last.in_all
+
+    def find_last(self, is_committed: Callable[[Entry], bool]) -> None:
+        """Finds the last confirmed transaction. is_committed: asks the target about one."""
+        followed: set[str] = set()
+        self._last = None
+        for number in sorted(self._names, reverse=True):
+            found = [one for name in self._names[number] if (one := self._read(name)) is not None]
+            for one in sorted(found, key=lambda one: not one.entry.runs):
+                if one.name in followed or not one.entry.runs or is_committed(one.entry):
+                    self._last = one
+                    return
+            followed |= {one.before for one in found}
 
     def entries(self) -> Iterator[Entry]:
-        """Yields the confirmed entries; sets ``pending`` to the one after them, if there is one."""
-        self.pending = None
-        if not self.path.exists():
+        """Yields the confirmed transactions in their order."""
+        if self._last is None:
             return
-        with self.path.open(encoding="utf-8", errors="replace") as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.endswith("\n"):
-                    return
-                try:
-                    said = json.loads(line)
-                    entry = None if "is_committed" in said else _entry(said)
-                except (ValueError, TypeError, KeyError):
-                    raise UserError(
-                        f"--state: {self.path}, line {number} can't be read: what is restored is not known; "
-                        "delete the topics in the target, and name another --state"
-                    ) from None
-                if entry is None and said["is_committed"] and self.pending is not None:
-                    yield self.pending
-                self.pending = entry
+        names, name = [self._last.name], self._last.name
+        for number in range(self._last.number - 1, 0, -1):
+            there = self._names.get(number, [])
+            name = there[0] if len(there) == 1 else self._known(name).before
+            names.append(name)
+        with ThreadPoolExecutor(_THREADS) as threads:
+            for at in range(len(names), 0, -_TOGETHER):
+                some = reversed(names[max(0, at - _TOGETHER) : at])
+                yield from (one.entry for one in threads.map(self._known, some))
 
     def intend(self, entry: Entry) -> None:
         """Notes what a transaction has, before it is committed."""
-        self._append(asdict(entry))
-        self.pending = entry
+        number = 1 if self._last is None else self._last.number + 1
+        in_all = (self.in_all[0] + entry.records, self.in_all[1] + entry.bytes)
+        one = _Noted(f"{number:010d}-{uuid4().hex[:12]}.json", self.last, in_all, entry)
+        said = {**asdict(entry), "before": one.before, "in_all": one.in_all}
+        self._files.write(one.name, json.dumps(said, separators=(",", ":")).encode() + b"\n")
+        self._names[number].append(one.name)
+        self._pending = one
 
     def settle(self, is_committed: bool) -> None:
-        """Notes whether the pending transaction was committed."""
-        entry = self.pending
-        if is_committed and entry is not None:
-            self.next_offset = entry.end
-            self.records, self.bytes = self.records + entry.records, self.bytes + entry.bytes
-        self._append({"is_committed": is_committed, "in_all": [self.records, self.bytes]})
-        self.pending = None
+        """Takes the pending transaction for confirmed, or leaves it."""
+        if is_committed and self._pending is not None:
+            self._last = self._pending
+        self._pending = None
 
-    def _append(self, said: dict[str, object]) -> None:
-        with writing(f"--state {self.path}"):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab+") as file:
-                _drop_torn_line(file)
-                file.write(json.dumps(said, separators=(",", ":")).encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+    def close(self) -> None:
+        """Notes that the last transaction is confirmed, so that nobody has to ask."""
+        if self._last is not None and self._last.entry.runs:
+            end = self._last.entry.end
+            self.intend(Entry(end, end, 0, 0, self._last.entry.now, (), ()))
+            self.settle(True)
+
+    def _known(self, name: str) -> _Noted:
+        if (one := self._read(name)) is None:
+            raise self._damaged(name or "a file")
+        return one
+
+    def _read(self, name: str) -> _Noted | None:
+        """Reads a file; returns None where it is not whole: its transaction was never committed."""
+        content = self._files.read(name) if name else None
+        if content is None or not content.endswith(b"\n"):
+            return None
+        try:
+            said = json.loads(content)
+            before, (records, size) = said.pop("before"), said.pop("in_all")
+            return _Noted(name, before, (records, size), _entry(said))
+        except (ValueError, TypeError, KeyError):
+            raise self._damaged(name) from None
+
+    def _damaged(self, name: str) -> UserError:
+        return UserError(
+            f"--state: {self._files.place}: {name} can't be read: what is restored is not known; "
+            "delete the topics in the target, and name another --state"
+        )
 
 
-def _drop_torn_line(file: IO[bytes]) -> None:
-    """Cuts off what a process that was killed, or had no room, had begun to write."""
-    content_end = at = file.seek(0, os.SEEK_END)
-    while at > 0:
-        size = min(1 << 16, at)
-        file.seek(at - size)
-        found = file.read(size).rfind(b"\n")
-        if found >= 0:
-            at = at - size + found + 1
-            break
-        at -= size
-    if at < content_end:
-        file.truncate(at)
-    file.seek(0, os.SEEK_END)
+def open_journal(state: str, topic: str, partition: int) -> Journal:
+    """Opens the journal of a partition of the source."""
+    return Journal(Files(f"{state}/journal/{_folder_name(topic, partition)}"))
 
 
-def _file_name(topic: str, partition: int) -> str:
-    """Returns the name of a journal's file: the longest names of topics leave no room for an end."""
-    name = f"{quote(topic, safe='')}-{partition}.jsonl"
-    return name if len(name) <= _MOST_NAME else f"{sha256(topic.encode()).hexdigest()}-{partition}.jsonl"
+def confirmed(state: str) -> tuple[int, int]:
+    """Returns the records and bytes that all journals of a state confirm."""
+    folders = Files(f"{state}/journal").folders()
+    found = [Journal(Files(f"{state}/journal/{one}")).in_all for one in folders]
+    return sum(records for records, _ in found), sum(size for _, size in found)
+
+
+def _number(name: str) -> int:
+    """Returns the number of a file by its name; 0 for a file of others, which is not read."""
+    number, dash, _ = name.partition("-")
+    return int(number) if dash and number.isdigit() and name.endswith(".json") else 0
+
+
+def _folder_name(topic: str, partition: int) -> str:
+    """Returns the name of a journal's folder: the longest names of topics leave no room for an end."""
+    name = f"{quote(topic, safe='')}-{partition}"
+    return name if len(name) <= _MOST_NAME else f"{sha256(topic.encode()).hexdigest()}-{partition}"
 
 
 def _entry(said: dict[str, Any]) -> Entry:
     held = tuple((offset, reason) for offset, reason in said.pop("held"))
     runs = tuple((first, n, to, new) for first, n, to, new in said.pop("runs"))
     return Entry(**said, runs=runs, held=held)
-
-
-def confirmed(state: str) -> tuple[int, int]:
-    """Returns the records and bytes that all journals of a state confirm, by the last lines of each."""
-    folder, records, size = Path(state, "journal"), 0, 0
-    for path in folder.iterdir() if folder.is_dir() else ():
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - (1 << 16)))
-            lines = [line for line in file.read().split(b"\n") if line.startswith(b'{"is_committed"')]
-        with suppress(ValueError, KeyError):  # of the last line a part may be there
-            own = json.loads(lines[-1])["in_all"] if lines else (0, 0)
-            records, size = records + own[0], size + own[1]
-    return records, size

@@ -12,8 +12,9 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from kafka_log_lake.pipelines.engine.delta import open_if_there, read_declared
-from kafka_log_lake.pipelines.restore.journal import Journal
+from kafka_log_lake.pipelines.restore.journal import open_journal
 from kafka_log_lake.pipelines.restore.plan import PartitionPlan
+from kafka_log_lake.udfs.storage.store import deltalake_options
 
 OFFSET_MAP = pa.schema(
     [
@@ -48,7 +49,10 @@ def write_tables(state: str, partitions: Iterable[PartitionPlan]) -> None:
     ):
         batches = _batches(rows, schema)
         write_deltalake(
-            f"{state}/{name}", pa.RecordBatchReader.from_batches(schema, batches), mode="overwrite"
+            f"{state}/{name}",
+            pa.RecordBatchReader.from_batches(schema, batches),
+            mode="overwrite",
+            storage_options=deltalake_options(state),
         )
 
 
@@ -118,7 +122,7 @@ def _position(runs: Sequence[tuple[int, int, str, int, int]], offset: int) -> Tr
 
 def _map_rows(state: str, places: Sequence[PartitionPlan]) -> Iterator[tuple[Any, ...]]:
     for place in places:
-        for entry in Journal(state, place.topic, place.partition).entries():
+        for entry in open_journal(state, place.topic, place.partition).entries():
             for first, count, to, new in entry.runs:
                 old = (place.topic, place.partition, first, first + count - 1)
                 yield (*old, place.target, to, new, new + count - 1, count)
@@ -126,7 +130,7 @@ def _map_rows(state: str, places: Sequence[PartitionPlan]) -> Iterator[tuple[Any
 
 def _held_rows(state: str, places: Sequence[PartitionPlan]) -> Iterator[tuple[Any, ...]]:
     for place in places:
-        for entry in Journal(state, place.topic, place.partition).entries():
+        for entry in open_journal(state, place.topic, place.partition).entries():
             for offset, reason in entry.held:
                 yield (place.topic, place.partition, offset, reason)
 

@@ -3,8 +3,10 @@
 A window of records is a transaction of a producer whose id is that of the restore and the partition. What was
 written, with its offsets in the target, is noted before the transaction is committed (``journal``). A process
 that goes on opens the producer: the target then ends what was open, and no earlier process can write any
-more. Whether a pending transaction was committed is seen by whether a READ_COMMITTED consumer gets its last
-record. Source: KIP-98, "Transactional guarantees"; TransactionCoordinator.handleInitProducerId.
+more. After that it reads the journal. Whether the last transaction was committed is seen by whether a
+READ_COMMITTED consumer gets its last record. A process that was taken for dead, as a task of Spark may be,
+finds another journal than it knew when it opens its producer again, and ends.
+Source: KIP-98, "Transactional guarantees"; TransactionCoordinator.handleInitProducerId.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -28,13 +31,16 @@ from kafka_log_lake.pipelines.restore.clients import (
     offset_of,
     producer,
 )
-from kafka_log_lake.pipelines.restore.journal import Entry, Journal, Run
+from kafka_log_lake.pipelines.restore.journal import Entry, Journal, Run, open_journal
 from kafka_log_lake.pipelines.restore.plan import PartitionPlan
 from kafka_log_lake.pipelines.restore.reading import Limits, Window, open_reader
 from kafka_log_lake.pipelines.restore.request import Request
+from kafka_log_lake.udfs.errors import JobError
 
 WAIT_SECONDS = 600.0  # that a target may be away, or refuse what it may take later
 _PAUSE = 2.0
+# confluent-kafka raises a SystemError where callbacks follow a fatal error, such as that of being fenced
+_FAILURES, _FATAL = (KafkaException, SystemError), KafkaError(KafkaError._FATAL)
 # An attempt with the same bytes has the same end
 _HOPELESS = {
     *("TOPIC_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"),
@@ -102,49 +108,64 @@ class _Interleaved(Exception):
     """Others write to the partition meanwhile: each record has to be asked for its offset."""
 
 
-def open_journal(task: Task) -> Journal:
-    return Journal(task.request.state, task.plan.topic, task.plan.partition)
+class TakenOver(RunFailed):
+    """Another process or task writes the partition with the same state. Spark may try its task again."""
+
+
+def told(function: Callable[[Any], Any], task: Task) -> tuple[Any, JobError | None]:
+    """Returns the result of a function, or its error: Spark would call it again, and wait as long again."""
+    try:
+        return function(task), None
+    except TakenOver:  # another attempt has the task
+        raise
+    except JobError as error:
+        return None, error
+
+
+def journal_of(task: Task) -> Journal:
+    return open_journal(task.request.state, task.plan.topic, task.plan.partition)
 
 
 def settle(task: Task) -> bool:
     """Ends what an earlier process left open, and finds out what it committed. Returns whether it did."""
-    if not (journal := open_journal(task)).is_there:
-        return False
-    log = ClientLog()
-    with asking(task.doing, log):
-        _opened(task, log)
-    if journal.pending is not None:
-        journal.settle(_is_committed(task, journal.pending))
-    return True
+    if is_there := journal_of(task).is_there:
+        _Writer(task).journal.close()
+    return is_there
 
 
 def restore_partition(task: Task) -> int:
     """Writes what of a partition is not confirmed yet. Returns the records that are confirmed in all."""
-    journal = open_journal(task)
-    begin = journal.next_offset if journal.next_offset is not None else task.plan.first_offset
-    if begin is None or task.plan.last_offset is None or begin > task.plan.last_offset:
-        return journal.records
-    if journal.pending is not None:  # its worker was killed: ``settle`` was before
-        settle(task)
-        journal = open_journal(task)
-        begin = journal.next_offset if journal.next_offset is not None else begin
-    writer = _Writer(task, journal)
-    now = time.time_ns() // 1_000_000
-    for window in open_reader(task.request, task.plan).windows(begin, task.limits, now):
+    first, last = task.plan.first_offset, task.plan.last_offset
+    journal = journal_of(task)
+    if first is None or last is None or (journal.next_offset or 0) > last:
+        return journal.in_all[0]
+    writer, now = _Writer(task), time.time_ns() // 1_000_000
+    begin = writer.journal.next_offset
+    windows = open_reader(task.request, task.plan).windows(
+        first if begin is None else begin, task.limits, now
+    )
+    for window in windows:
         writer.write(window, now)
-    return journal.records
+    writer.journal.close()
+    return writer.journal.in_all[0]
 
 
 class _Writer:
-    """A producer of one partition, and the journal that it keeps."""
+    """A producer of one partition, and the journal that it keeps: as it is once the producer is open."""
 
-    def __init__(self, task: Task, journal: Journal) -> None:
-        self._task, self._journal, self._log = task, journal, ClientLog()
+    def __init__(self, task: Task) -> None:
+        self._task, self._log = task, ClientLog()
         self._each = task.request.partitions is not None
         with asking(task.doing, self._log):
             self._producer = _opened(task, self._log)
+        self.journal = self._read_journal()
         rate = task.request.rate
         self._throttle = None if rate is None else Throttle(rate / task.request.processes)
+
+    def _read_journal(self) -> Journal:
+        journal = journal_of(self._task)
+        journal.find_last(partial(_is_committed, self._task))
+        return journal
 
     def write(self, window: Window, now: int) -> None:
         """Writes a window, with further attempts as long as the target may take it."""
@@ -156,8 +177,8 @@ class _Writer:
             except _Interleaved:
                 self._each = True
                 self._recover()
-            except KafkaException as failure:
-                error: KafkaError = failure.args[0]
+            except _FAILURES as failure:
+                error = failure.args[0] if isinstance(failure, KafkaException) else _FATAL
                 if error.name() in _HOPELESS or time.monotonic() > until:
                     raise as_user_error(self._log.say(error), self._task.doing) from None
                 time.sleep(_PAUSE)
@@ -166,8 +187,8 @@ class _Writer:
 
     def _transaction(self, window: Window, now: int) -> None:
         if not window.offsets:
-            self._journal.intend(Entry(*window.place, 0, 0, now, (), tuple(window.held)))
-            self._journal.settle(True)
+            self.journal.intend(Entry(*window.place, 0, 0, now, (), tuple(window.held)))
+            self.journal.settle(True)
             return
         if self._throttle is not None:
             time.sleep(self._throttle.wait(window.bytes, time.monotonic()))
@@ -179,9 +200,9 @@ class _Writer:
             raise KafkaException(delivered.error)
         runs = _runs(window, delivered.offsets, self._each)
         entry = Entry(*window.place, len(window.offsets), window.bytes, now, runs, tuple(window.held))
-        self._journal.intend(entry)
+        self.journal.intend(entry)
         self._producer.commit_transaction(REQUEST_SECONDS)
-        self._journal.settle(True)
+        self.journal.settle(True)
 
     def _send(self, window: Window) -> _Delivered:
         """Gives all records of a window to the producer; its queue takes them, as they fit in memory."""
@@ -216,11 +237,11 @@ class _Writer:
 
         Where it can't be aborted, a new producer takes its place: the target ends the transaction.
         """
-        if self._journal.pending is None:
+        if not self.journal.pending:
             try:
                 self._abort()
                 return True
-            except KafkaException:
+            except _FAILURES:
                 pass
         self._producer.purge()
         self._log = ClientLog()
@@ -233,11 +254,12 @@ class _Writer:
                 if failure.args[0].name() in _HOPELESS or time.monotonic() > until:
                     raise as_user_error(self._log.say(failure.args[0]), self._task.doing) from None
                 time.sleep(_PAUSE)
-        if (pending := self._journal.pending) is None:
-            return True
-        is_committed = _is_committed(self._task, pending)
-        self._journal.settle(is_committed)
-        return not is_committed
+        known, self.journal = self.journal, self._read_journal()
+        if self.journal.last not in (known.last, known.pending):
+            raise TakenOver(
+                f"{self._task.doing}: another restore with the same --state runs: end one of them"
+            )
+        return self.journal.last == known.last
 
 
 def _opened(task: Task, log: ClientLog) -> Producer:

@@ -11,18 +11,33 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kafka_log_lake.pipelines.cli.errors import UserError, writing
-from kafka_log_lake.pipelines.cli.streams import replace_file
+from kafka_log_lake.pipelines.cli.errors import LakeBusy, UserError, writing
+from kafka_log_lake.pipelines.lake.lease import Lease
+from kafka_log_lake.pipelines.restore.files import Files
 from kafka_log_lake.pipelines.restore.request import Request
 from kafka_log_lake.pipelines.sql.database import open_database
+from kafka_log_lake.udfs.storage.byte_source import path_of_uri
+from kafka_log_lake.udfs.storage.store import open_store
+
+_FILE = "restore.json"
+_BUSY = "another restore with --state {} runs: wait for it to end, or name another folder"
 
 
 @contextmanager
 def alone(state: str) -> Iterator[None]:
     """Keeps other restores from a state during a block. Raises a UserError where one is at it.
 
-    The lock ends with the process, and with the workers that it forked.
+    The lock of a folder ends with the process, and with the workers that it forked; in an object store it is
+    a lease.
     """
+    if path_of_uri(state) is None:
+        try:
+            system, folder = open_store(state)
+            with Lease(state, system, f"{folder}/_runs").held():
+                yield
+        except LakeBusy as error:
+            raise UserError(_BUSY.format(state)) from error
+        return
     import fcntl
 
     with writing(f"--state {state}"):
@@ -32,9 +47,7 @@ def alone(state: str) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(
-                f"another restore with --state {state} runs: wait for it to end, or name another folder"
-            ) from None
+            raise UserError(_BUSY.format(state)) from None
         yield
     finally:
         os.close(descriptor)
@@ -45,31 +58,34 @@ def check_sources(state: str, sources: Sequence[str]) -> None:
 
     Their records would be restored too, or these would not be.
     """
-    file = Path(state, "sources.json")
-    with writing(f"--state {state}"):
-        if not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            _replace(file, sorted(sources))
-            return
-        try:
-            known = json.loads(file.read_text())
-        except ValueError:
-            raise UserError(f"--state {state}: sources.json can't be read: name another folder") from None
-    if known != sorted(sources):
+    files, known = Files(state), None
+    try:
+        known = json.loads(files.read("sources.json") or "null")
+    except ValueError:
+        raise UserError(f"--state {state}: sources.json can't be read: name another folder") from None
+    if known is None:
+        files.write("sources.json", json.dumps(sorted(sources)).encode(), replaces=True)
+    elif known != sorted(sources):
         raise UserError(f"--state {state} is of other sources: give the same ones, or name another folder")
+
+
+def sees(place: tuple[str, str]) -> bool:
+    """Says whether a worker finds the state of a restore. place: the address of the state, and its id."""
+    state, restore_id = place
+    return restore_id.encode() in (Files(state).read(_FILE) or b"")
 
 
 class State:
     """What was asked of a restore. Raises a UserError for the folder of a restore of something else."""
 
     def __init__(self, folder: str, request: Request) -> None:
-        self._path, self.request = Path(request.state, "restore.json"), request
+        self._files, self.request = Files(request.state), request
         told: dict[str, Any] = {}
         try:
-            if self._path.exists():
-                told = json.loads(self._path.read_text())
+            if (content := self._files.read(_FILE)) is not None:
+                told = json.loads(content)
                 of, _ = told["of"], told["restore_id"]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             raise UserError(f"--state {folder}: restore.json can't be read: name another folder") from None
         self.is_continued = "cluster_id" in told
         if not self.is_continued:  # no record is written: topics may have been made
@@ -114,12 +130,4 @@ class State:
         self._write()
 
     def _write(self) -> None:
-        with writing(f"--state {self.request.state}"):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(self._path, self._told)
-
-
-def _replace(file: Path, said: object) -> None:
-    made = file.with_suffix(".new")
-    made.write_text(json.dumps(said))
-    replace_file(made, file)
+        self._files.write(_FILE, json.dumps(self._told).encode(), replaces=True)

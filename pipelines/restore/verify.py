@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from kafka_log_lake.pipelines.restore.clients import ClientLog, as_user_error, asking, consumer, offset_of
 from kafka_log_lake.pipelines.restore.journal import Entry
-from kafka_log_lake.pipelines.restore.producing import Task, open_journal
+from kafka_log_lake.pipelines.restore.producing import Task, journal_of
 from kafka_log_lake.pipelines.restore.reading import Headers, Limits, PartitionReader, open_reader
 
 _SILENCE_SECONDS = 120.0
@@ -39,7 +39,7 @@ def verify_partition(task: Task) -> Verified:
     """Reads back what was restored of a partition of the lake."""
     plan = task.plan
     found = Verified(plan.topic, plan.partition)
-    journal = open_journal(task)
+    journal = journal_of(task)
     if not journal.is_there:
         return found
     log = ClientLog()

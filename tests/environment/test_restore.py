@@ -20,12 +20,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from kafka_log_lake.pipelines.cli.program import main
-from kafka_log_lake.pipelines.engine import on_demand
 from kafka_log_lake.pipelines.restore.offset_map import Translator, read
 from tests.kafka.broker import NEWEST, OLDEST, Broker, Client, broker, client, free_port, start_node
 from tests.support import corpus
 from tests.support.cluster import ROOT
-from tests.support.restored import Made, kill_at_random, made_log
+from tests.support.restored import Made, kill_at_random, made_log, wait_for_first_transaction
 
 BROKER = {
     "transaction.state.log.min.isr": "1",
@@ -179,7 +178,6 @@ def test_a_topic_with_records_is_refused_unless_append_and_settings_are_said(
     lake: tuple[Path, Made],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder, rows = lake
     judge.create("full", 1, retention_ms="1000", max_message_bytes="150", cleanup_policy="delete")
@@ -196,9 +194,6 @@ def test_a_topic_with_records_is_refused_unless_append_and_settings_are_said(
     # The setting changed: what was held back is not written again by the same state, but by a new one
     judge.create("timed", 1, message_timestamp_before_max_ms="1000", message_timestamp_type="LogAppendTime")
     more[3], more[-1] = "made=timed", tmp_path / "state2"
-    # Spark may be set up for a cluster: its machines don't have the state
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    monkeypatch.setattr(on_demand, "get_session", lambda *_, **__: pytest.fail("Spark was started"))
     assert restore(*more) == 0
     assert "message.timestamp.type=LogAppendTime replaces the timestamps" in capsys.readouterr().err
     assert [row[2:4] for row in judge.read_timed("timed", 0, committed=True)] == [
@@ -212,10 +207,7 @@ def test_a_broker_that_goes_away_is_waited_for(lake: tuple[Path, Made], tmp_path
         argv = ["restore", "--lake", str(folder), "--bootstrap-server", one.address, "--create", "yes"]
         argv += ["--state", str(tmp_path / "state"), "--max-bytes-per-second", "60000", "--cores", "1"]
         process = subprocess.Popen([sys.executable, "-m", "kafka_log_lake", *argv], cwd=ROOT)
-        journal = tmp_path / "state" / "journal" / "made-0.jsonl"
-        until = time.monotonic() + 120
-        while not (journal.exists() and journal.stat().st_size) and time.monotonic() < until:
-            time.sleep(0.1)
+        wait_for_first_transaction(tmp_path / "state")
         one.kill()
         time.sleep(5)
         port = int(one.address.rpartition(":")[2])

@@ -22,7 +22,7 @@ from tests.kafka.cluster import Cluster
 from tests.support.cluster import ROOT
 from tests.support.logs import put
 from tests.support.metadata_disks import metadata_log, topic
-from tests.support.restored import commit, made_log
+from tests.support.restored import commit, made_log, wait_for_first_transaction
 from tests.support.segment_maker import Batch, Record
 
 BROKER = {
@@ -144,9 +144,7 @@ def test_a_node_of_three_goes_away_and_comes_back(tmp_path: Path) -> None:
         argv = ["restore", "--lake", str(lake), "--bootstrap-server", first.address, "--create", "yes"]
         argv += ["--state", str(state), "--max-bytes-per-second", "60000", "--cores", "1"]
         process = subprocess.Popen([sys.executable, "-m", "kafka_log_lake", *argv], cwd=ROOT)
-        journal, until = state / "journal" / "made-0.jsonl", time.monotonic() + 120
-        while not (journal.exists() and journal.stat().st_size) and time.monotonic() < until:
-            time.sleep(0.1)
+        wait_for_first_transaction(state)
         with client(first.address) as judge:
             leader = judge.leader("made", 0)
             away = leader if leader != 1 else 2

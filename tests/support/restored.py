@@ -36,6 +36,14 @@ def made_log(folder: Path, topic: str = "made", count: int = RECORDS) -> Made:
     return rows
 
 
+def wait_for_first_transaction(state: Path) -> None:
+    """Waits until a restore has begun to commit what it writes."""
+    until = time.monotonic() + 120
+    while not list(state.glob("journal/*/*.json")):
+        assert time.monotonic() < until, "nothing was written"
+        time.sleep(0.1)
+
+
 def commit(group: str, topic: str, partition: int, offset: int, at: int) -> tuple[Record, int]:
     """A record of __consumer_offsets: OffsetCommitKey 1 and OffsetCommitValue 3, with leader epoch 7."""
     key = struct.pack(">h", 1) + _text(group) + _text(topic) + struct.pack(">i", partition)

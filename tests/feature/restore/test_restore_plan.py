@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.program import main
-from kafka_log_lake.pipelines.restore.journal import Entry, Journal, confirmed
+from kafka_log_lake.pipelines.restore import journal as journals
+from kafka_log_lake.pipelines.restore.journal import Entry, confirmed, open_journal
 from kafka_log_lake.pipelines.restore.producing import Throttle
 from kafka_log_lake.pipelines.restore.request import Request, read_properties
 from kafka_log_lake.pipelines.restore.state import State, alone, check_sources
@@ -87,7 +89,7 @@ def test_a_dry_run_says_what_would_be_restored_and_what_can_not(
         (("--lake", "LAKE", "--dry-run", "--rename", ".*=all"), "the same name all"),
         (("--lake", "LAKE", "--dry-run", "--rename", "txn=a/b"), "has no name that Kafka takes"),
         (("--lake", "LAKE", "--dry-run", "--rename", "txn=__consumer_offsets"), "of a topic of Kafka's own"),
-        (("--lake", "LAKE", "--dry-run", "--state", "s3://bucket/state"), "a folder on this machine"),
+        (("--lake", "LAKE", "--dry-run", "--state", "s3://"), "--state: s3:// names no bucket"),
         (("--lake", "LAKE", "--dry-run", "--rename", "txn=\\2"), "invalid group reference"),
         (("--lake", "LAKE", "--dry-run", "--keys", "none"), "--keys: cannot read none"),
         (("--lake", "LAKE", "--dry-run", "--config", "BAD"), "line 2: write name=value"),
@@ -160,32 +162,60 @@ def test_a_state_is_of_one_restore_at_a_time(
     assert "is of a restore with other arguments" in said("--lake", lake, "--at", "2020-01-01")
 
 
+def entry(begin: int, end: int, at: int) -> Entry:
+    """A transaction of all offsets of a range, which the target gave offsets from ``at`` on."""
+    return Entry(begin, end, end - begin, 9, 1, ((begin, end - begin, 0, at),), ())
+
+
 def test_a_journal_that_is_damaged_is_one_line(tmp_path: Path) -> None:
-    journal = Journal(str(tmp_path), "orders", 0)
-    journal.intend(Entry(0, 3, 3, 9, 1, ((0, 3, 0, 5),), ()))
-    journal.settle(True)
-    assert Journal(str(tmp_path), "orders", 0).next_offset == 3
-    with journal.path.open("r+b") as file:
-        file.write(b"\xff")
-    with pytest.raises(UserError, match=r"line 1 can't be read"):
-        Journal(str(tmp_path), "orders", 0)
+    journal = open_journal(str(tmp_path), "orders", 0)
+    for begin in (0, 3):
+        journal.intend(entry(begin, begin + 3, begin + 5))
+        journal.settle(True)
+    again = open_journal(str(tmp_path), "orders", 0)
+    assert again.next_offset == 3, "whether the last one was committed the target says"
+    again.find_last(lambda _: True)
+    again.close()
+    assert open_journal(str(tmp_path), "orders", 0).next_offset == 6
+    first, *_ = sorted((tmp_path / "journal" / "orders-0").iterdir())
+    first.write_bytes(b"\xff" + first.read_bytes()[1:])
+    with pytest.raises(UserError, match=rf"{first.name} can't be read: what is restored is not known"):
+        list(open_journal(str(tmp_path), "orders", 0).entries())
 
 
-def test_a_line_that_is_being_written_is_left_to_its_writer(tmp_path: Path) -> None:
+def test_a_file_that_is_not_whole_is_of_no_transaction_that_was_committed(tmp_path: Path) -> None:
     """Also of a topic whose name is as long as Kafka takes one."""
     name = "t" * 249
-    journal = Journal(str(tmp_path), name, 0)
-    journal.intend(Entry(0, 3, 3, 9, 1, ((0, 3, 0, 5),), ()))
+    journal = open_journal(str(tmp_path), name, 0)
+    journal.intend(entry(0, 3, 5))
     journal.settle(True)
-    whole = journal.path.read_bytes()
-    journal.path.write_bytes(whole + b'{"begin":3')
-    assert Journal(str(tmp_path), name, 0).next_offset == 3  # a reader, such as for the map of offsets
-    assert journal.path.read_bytes() == whole + b'{"begin":3'
-    again = Journal(str(tmp_path), name, 0)
-    again.intend(Entry(3, 5, 2, 9, 1, ((3, 2, 0, 9),), ()))
+    journal.close()
+    (folder,) = (tmp_path / "journal").iterdir()
+    (folder / "0000000003-0.json").write_bytes(b'{"begin":3')
+    (folder / ".nfs0001").write_bytes(b"of the file system")
+    again = open_journal(str(tmp_path), name, 0)
+    again.find_last(lambda _: pytest.fail("the target was asked"))
+    assert again.next_offset == 3
+    again.intend(entry(3, 5, 9))
     again.settle(True)
-    assert Journal(str(tmp_path), name, 0).next_offset == 5
+    again.close()
+    assert [one.end for one in open_journal(str(tmp_path), name, 0).entries()] == [3, 3, 5, 5]
     assert confirmed(str(tmp_path)) == (5, 18)
+
+
+def test_what_a_task_that_was_taken_for_dead_notes_counts_for_nothing(tmp_path: Path) -> None:
+    dead, alive = (open_journal(str(tmp_path), "orders", 0) for _ in range(2))
+    dead.intend(entry(0, 3, 0))  # the target ended its transaction
+    alive.find_last(lambda _: False)
+    alive.intend(entry(0, 4, 4))
+    alive.settle(True)
+    for begin, at in ((4, 10), (6, 13)):
+        dead.intend(entry(0, 3, at - 1))
+        alive.intend(entry(begin, begin + 2, at))
+        alive.settle(True)
+    alive.close()
+    found = [one.runs for one in open_journal(str(tmp_path), "orders", 0).entries()]
+    assert found == [((0, 4, 0, 4),), ((4, 2, 0, 10),), ((6, 2, 0, 13),), ()]
 
 
 def test_the_limit_of_bytes_holds_over_any_time_and_pauses_are_not_made_up_for() -> None:
@@ -246,12 +276,13 @@ def test_offsets_of_applications_are_left_out_if_that_is_asked(
     assert left_out == {topic for topic, kind in kinds.items() if kind in offsets}
 
 
-def test_a_full_disk_under_the_state_is_one_line(tmp_path: Path) -> None:
-    journal = Journal(str(tmp_path), "orders", 0)
-    journal.path.parent.mkdir()
-    journal.path.symlink_to("/dev/full")
+def test_a_full_disk_under_the_state_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "uuid4", lambda: UUID(int=0))
+    folder = tmp_path / "journal" / "orders-0"
+    folder.mkdir(parents=True)
+    (folder / "0000000001-000000000000.json").symlink_to("/dev/full")
     with pytest.raises(UserError, match="No space left on device; free some space"):
-        journal.settle(True)
+        open_journal(str(tmp_path), "orders", 0).intend(entry(0, 3, 5))
 
 
 def test_properties_of_java_clients_are_taken(tmp_path: Path) -> None:
