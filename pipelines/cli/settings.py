@@ -236,8 +236,7 @@ class Typing(Checked):
     json_values: str = setting(
         "text",
         one_of("text", "infer"),
-        "JSON in typed tables: its text, or infer: structs of the types that the first values of a topic "
-        "have, with a column for what does not fit",
+        "JSON in typed tables: its text, or infer: structs, with a column for what does not fit",
     )
     value_columns: str = setting(
         "struct",

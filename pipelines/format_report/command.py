@@ -98,7 +98,7 @@ def to_text(report: SavingsReport, seconds: float, currency: str) -> str:
         lines.append(f"and {counted_noun(len(topics) - _SHOWN, 'topic')} more")
     lines.append(
         "stored to v3 are bytes; v0 to v3: before compression, in the batches on disk; its bytes, with it: "
-        "v2 with the best codec; v3: an estimate of a proposal that never became a format of Kafka"
+        "v2 with the best codec. v3 is an estimate: that proposal never became a format of Kafka"
     )
     rows = counted_noun(report.rows.num_rows, "row")
     done = f"{rows} in {seconds:.1f} s" if report.is_new else f"nothing changed since: {rows}"

@@ -133,7 +133,7 @@ def test_hostile_names_are_names(spark: SparkSession, lake: str, tmp_path: Path)
     assert {row["topic"] for row in report.rows.to_pylist()} == {topic}
     shown = to_text(report, 1.0, "EUR")
     assert "EUR a month" in shown
-    assert "v3: an estimate of a proposal that never became a format of Kafka" in shown
+    assert "v3 is an estimate: that proposal never became a format of Kafka" in shown
     assert "\x1b" not in shown
     assert r"a'b `c` {d} \x1b[31m %41 ü\u202e" in shown
     assert json.loads(to_json(report, 1.0, "EUR"))["topics"][0]["topic"] == topic

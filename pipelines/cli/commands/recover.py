@@ -43,14 +43,14 @@ RECOVER = Command(
             (
                 "Report",
                 "report: write recovery.html, lost_records.csv, and restore.sh, which writes these records "
-                "to a cluster again; a new or empty folder, or one of an earlier run",
+                "to a cluster again. A new or empty folder, or one of an earlier run",
             ),
             ("Disk", "write: a log directory from which one broker starts", "node_id: its id (default 1)"),
             (
                 "Cluster",
-                "metadata: compare the __cluster_metadata of controllers instead: the state of the cluster, "
-                "at its end or before --at OFFSET, in the lake, as files with --report DIR, as the disk of a "
-                "controller with --write DIR",
+                "metadata: compare the __cluster_metadata of controllers instead. The lake has the state of "
+                "the cluster, at its end or before --at OFFSET. --report DIR: as files; --write DIR: as a "
+                "controller's disk",
             ),
             ("Running", "json: one JSON object", "cores: processes (default: all cores)"),
         ),
