@@ -59,6 +59,7 @@ class FileRows:
         large = [slice_ for slice_ in slices if slice_.segment.length > self.max_content]
         opened = [slice_ for slice_ in large if worker_opens(slice_.segment.uri)]
         others = [slice_ for slice_ in large if not worker_opens(slice_.segment.uri)]
+        self._check_heap([slice_.segment for slice_ in (*small, *others)])
         frames = [self._with_content(small)] if small else []
         frames += [self._opened_by_tasks(opened)] if opened else []
         frames += self._in_lines(others)
@@ -69,7 +70,6 @@ class FileRows:
 
     def _with_content(self, slices: Sequence[Slice]) -> DataFrame:
         """Returns one row a slice, with the content of its file unless that has grown past the bound."""
-        self._check_heap(max((slice_.segment for slice_ in slices), key=lambda segment: segment.length))
         files = self._files(slices)
         plan = self.spark.createDataFrame(to_arrow(slices)).drop("content")
         rows = self._none()
@@ -81,13 +81,15 @@ class FileRows:
         empty = plan.where("length = 0").withColumn("content", F.lit(b""))
         return rows.union(empty.select(*SLICE_SCHEMA.names))
 
-    def _check_heap(self, largest: Segment) -> None:
-        """Raises a UserError for a file whose content Spark can't hold."""
-        heap, needed = driver_of(self.spark).heap_of_tasks(), largest.length * _COPIES
-        if largest.length > _SMALL and heap is not None and needed > heap:
+    def _check_heap(self, segments: Sequence[Segment]) -> None:
+        """Raises a UserError for files of which Spark can't hold a value: a whole file, or a line of one."""
+        largest = max(segments, key=lambda segment: segment.length, default=None)
+        size = min(largest.length, self.max_content) if largest else 0
+        heap, needed = driver_of(self.spark).heap_of_tasks(), size * _COPIES
+        if largest and size > _SMALL and heap is not None and needed > heap:
             raise UserError(
-                f"--max-content {self.max_content}: {largest.uri} has {largest.length} bytes, which as one "
-                f"value in Spark need a heap of {-(-needed >> 30)}g: set --driver-memory (on a cluster "
+                f"--max-content {self.max_content}: {size} bytes of {largest.uri} may be one value in Spark, "
+                f"which needs a heap of {-(-needed >> 30)}g: set --driver-memory (on a cluster "
                 "spark.executor.memory), or leave --max-content away"
             )
 

@@ -13,8 +13,8 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from kafka_log_lake.pipelines import decode_batches, ingest_raw
+from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import Settings
-from kafka_log_lake.pipelines.decode import reader
 from kafka_log_lake.pipelines.listing import hadoop
 from kafka_log_lake.udfs.storage import store
 from kafka_log_lake.udfs.storage.store import S3_VARIABLES, hadoop_options
@@ -193,15 +193,18 @@ def test_a_large_segment_that_only_java_reads_is_landed_and_decoded(
     assert (done.records, done.warnings) == (41, [])
 
 
-def test_a_line_larger_than_an_arrow_batch_is_landed_as_it_is(
-    spark: SparkSession, only_java: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_value_above_an_arrow_batch_without_a_separator_is_landed_or_refused(
+    spark: SparkSession, only_java: str, tmp_path: Path
 ) -> None:
-    """Where ``--max-content`` allows lines above 64 MiB, each is one Arrow batch: 1 MiB here."""
-    monkeypatch.setattr(reader, "_BIG_CONTENT", 1 << 20)
-    text = random.Random(1).randbytes(3 << 19).hex()
-    values = ("a", text, "b", text, text, "c")
-    segment = put(tmp_path / "logs" / "t-0", 0, *(batch(n, 1, text=one) for n, one in enumerate(values)))
-    assert max(map(len, segment.read_bytes().split(b"\0\0"))) > 3 << 20
-    found, warnings = landed(spark, only_java, tmp_path / "lake", 4 << 20)
+    """Where ``--max-content`` allows lines above 64 MiB: Spark's heap has to hold twelve of them."""
+    value = b"\1" * (66 << 20)
+    segment = put(tmp_path / "logs" / "t-0", 0, batch(0), value, batch(9), value)
+    found, warnings = landed(spark, only_java, tmp_path / "lake", 67 << 20)
     assert warnings == []
     assert found[segment.name] == segment.read_bytes()
+    with segment.open("ab") as file:
+        file.truncate(200 << 20)
+    with pytest.raises(
+        UserError, match=r"209715200 bytes of .* one value in Spark, which needs a heap of 3g: "
+    ):
+        landed(spark, only_java, tmp_path / "refused", 256 << 20)

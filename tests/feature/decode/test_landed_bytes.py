@@ -118,7 +118,7 @@ def test_a_file_that_the_heap_cannot_hold_is_refused_before_it_is_read(
     with path.open("ab") as file:
         file.truncate(3 << 30)
     settings = Settings(lake=str(tmp_path / "lake"), source=(str(path),), read="binary", max_content=4 << 30)
-    with pytest.raises(UserError, match=r"need a heap of 36g: set --driver-memory"):
+    with pytest.raises(UserError, match=r"needs a heap of 36g: set --driver-memory"):
         as_command.ingest(spark, settings)
 
 
