@@ -7,8 +7,8 @@
   ships are not replaced.
 * ``find-spark-home`` finds this pyspark by ``.venv/bin/spark-distribution``, whichever ``python3`` is on
   PATH.
-* ``pyspark/conf`` names this environment's Python for driver and workers, and has the project's log4j
-  settings.
+* ``pyspark/conf`` names this environment's Python for driver and workers, has every session open Delta's
+  tables, and has the project's log4j settings.
 * Python workers import ``pyspark.zip``, which ships sources alone: the compiled modules lie next to them, so
   that a process that Spark starts does not compile all that it imports, for 0.4 s.
 """
@@ -28,7 +28,7 @@ from zipfile import ZipFile
 
 import pyspark
 
-from kafka_log_lake.pipelines.engine.session import DELTA_PACKAGE
+from kafka_log_lake.pipelines.engine.session import ANYWHERE, DELTA_PACKAGE
 
 # jcl-over-slf4j, which Spark ships, holds the same classes.
 REPLACED = {"commons-logging"}
@@ -41,7 +41,12 @@ fi
 if [ "${{PYSPARK_DRIVER_PYTHON:-python3}}" = python3 ]; then
   PYSPARK_DRIVER_PYTHON=$PYSPARK_PYTHON
 fi
+SPARK_SUBMIT_OPTS="{delta} ${{SPARK_SUBMIT_OPTS:-}}"
 """
+# Without them a session of Spark's own, such as that of its shell, refuses Delta's tables
+DELTA = " ".join(
+    f"-D{name}={ANYWHERE[name]}" for name in ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")
+)
 
 RESOLVE = """
 import sys
@@ -108,7 +113,7 @@ def write_conf(home: Path, project: Path) -> None:
     conf = home / "conf"
     conf.mkdir(exist_ok=True)
     bin_folder = os.path.relpath(Path(sys.executable).parent, conf)
-    (conf / "spark-env.sh").write_text(SPARK_ENV.format(bin_folder=bin_folder))
+    (conf / "spark-env.sh").write_text(SPARK_ENV.format(bin_folder=bin_folder, delta=DELTA))
     shutil.copyfile(project / "conf" / "log4j2.properties", conf / "log4j2.properties")
 
 

@@ -20,7 +20,7 @@ from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.engine.session import get_session
 from tests.support.java import QUICK_ENVIRONMENT
 from tests.support.logs import batch, put, rows
-from tools.spark_ready import SPARK_ENV
+from tools.spark_ready import DELTA, SPARK_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -234,22 +234,23 @@ def test_bare_spark_submit_runs_a_job(lake: str, tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_pyspark_s_own_shell_runs_the_python_of_the_environment(tmp_path: Path) -> None:
+def test_pyspark_s_own_shell_runs_the_python_of_the_environment_and_writes_delta(tmp_path: Path) -> None:
     """With the configuration that ``make setup`` writes, whichever python3 is first on PATH."""
     bin_folder = Path(sys.executable).parent
-    (tmp_path / "spark-env.sh").write_text(SPARK_ENV.format(bin_folder=bin_folder))
+    (tmp_path / "spark-env.sh").write_text(SPARK_ENV.format(bin_folder=bin_folder, delta=DELTA))
     kept = {name: os.environ[name] for name in ("HOME", "JAVA_HOME") if name in os.environ}
     path = os.pathsep.join(one for one in os.environ["PATH"].split(os.pathsep) if one != str(bin_folder))
     done = subprocess.run(
         [str(bin_folder / "pyspark")],
         cwd=tmp_path,
         env={**kept, **QUICK_ENVIRONMENT, "PATH": path, "SPARK_CONF_DIR": str(tmp_path)},
-        input="import sys, pyspark.util; print(sys.prefix)\n",
+        input="import sys; spark.range(3).write.format('delta').save('table'); print(sys.prefix)\n",
         capture_output=True,
         text=True,
     )
     assert done.stdout, done.stderr
     assert Path(done.stdout.strip()).samefile(sys.prefix)
+    assert (tmp_path / "table" / "_delta_log").is_dir()
 
 
 def test_spark_without_delta_is_reported_which_package_to_add(tmp_path: Path) -> None:
