@@ -14,6 +14,8 @@ def arguments(command: str) -> str:
     (declared,) = (one for one in COMMANDS if one.name == command)
     lines = ["| option | |", "|---|---|"]
     for one in declared.arguments:
+        if not one.is_option or one.name.startswith("not_"):
+            continue
         takes = "" if one.is_switch else f" {'|'.join(one.choices) or one.metavar or one.name.upper()}"
         options = ", ".join(f"`{name}{takes}`".replace("|", "\\|") for name in one.options)
         lines.append(f"| {options} | {one.help} |")

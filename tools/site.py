@@ -37,7 +37,7 @@ _PARTS: dict[str, Callable[[], str]] = {
     "options": options_doc.settings,
     **{
         f"options of {name}": partial(options_doc.arguments, name)
-        for name in ("export", "mcp", "recover", "maintain")
+        for name in ("export", "mcp", "recover", "maintain", "dump", "restore")
     },
     "columns of tables": tables_doc.shared_columns,
     **{part: partial(tables_doc.tables, part) for part in tables_doc.PARTS},
