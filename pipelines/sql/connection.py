@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import duckdb
 
+from kafka_log_lake.pipelines.sql.kept import KeptViews
 from kafka_log_lake.pipelines.sql.statements import duckdb_text
 from kafka_log_lake.pipelines.sql.types import table_name
 from kafka_log_lake.pipelines.typed.tables import FOLDERS
@@ -36,18 +37,19 @@ def advice(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
 class LakeConnection:
     """A connection to a lake: DuckDB's, with ``offset`` as a name, and grouped tables for SHOW TABLES.
 
-    connection: DuckDB's own, for libraries that take no other object.
+    connection: DuckDB's own, for libraries that take no other object. kept: the views that it computes once.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, kept: KeptViews) -> None:
         self.connection = connection
+        self._kept = kept
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:  # libraries ask with isinstance()
         return duckdb.DuckDBPyConnection
 
     def __getattr__(self, name: str) -> Any:
-        if name == "connection":  # of an object that copy makes: it has nothing yet
+        if name in ("connection", "_kept"):  # of an object that copy makes: it has nothing yet
             raise AttributeError(name)
         attribute = getattr(self.connection, name)
         if not callable(attribute):
@@ -55,7 +57,7 @@ class LakeConnection:
         return partial(self._run if name in _TAKE_SQL else self._call, attribute)
 
     def cursor(self) -> LakeConnection:
-        return LakeConnection(self.connection.cursor())
+        return LakeConnection(self.connection.cursor(), self._kept)
 
     duplicate = cursor
 
@@ -74,6 +76,7 @@ class LakeConnection:
         """Calls a method of DuckDB with a translated statement; an error of it gets the advice."""
         if not isinstance(query, str):
             return self._call(method, query, *others, **how)
+        self._kept.before(query)
         try:
             return self._call(method, duckdb_text(query), *others, **how)
         except duckdb.Error as error:
@@ -85,4 +88,4 @@ class LakeConnection:
 
 def as_lake(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """Returns the connection as a LakeConnection, which has all that DuckDB's has."""
-    return cast(duckdb.DuckDBPyConnection, LakeConnection(connection))
+    return cast(duckdb.DuckDBPyConnection, LakeConnection(connection, KeptViews(connection)))

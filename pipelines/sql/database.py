@@ -11,6 +11,7 @@ import atexit
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,12 +32,14 @@ from kafka_log_lake.pipelines.lake.published import published_tables
 from kafka_log_lake.pipelines.listing.uris import local_path
 from kafka_log_lake.pipelines.sql.connection import as_lake
 from kafka_log_lake.pipelines.sql.functions import create_functions, create_typed_functions
+from kafka_log_lake.pipelines.sql.kept import MOST_ROWS, SCHEMA, KeptViews
 from kafka_log_lake.pipelines.sql.listed import list_tables
 from kafka_log_lake.pipelines.sql.statements import creations
 from kafka_log_lake.pipelines.sql.types import duckdb_type, quoted
 from kafka_log_lake.pipelines.typed.schemas import registry_reader
 from kafka_log_lake.pipelines.typed.tables import TypedTable, typed_tables
 from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, needed_names, no_rows
+from kafka_log_lake.udfs.compute import pc
 from kafka_log_lake.udfs.format.hive import NULL
 from kafka_log_lake.udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES, SCHEMAS
 from kafka_log_lake.udfs.format.schema import TABLES, Table
@@ -121,6 +124,9 @@ def open_database(
         database.execute(creation)
     if lists:
         list_tables(database, [table for name, table in known.items() if name in published], typed)
+    if all(opened[name].row_count <= MOST_ROWS[name] for name in opened.keys() & MOST_ROWS.keys()):
+        database.execute(f"CREATE SCHEMA {SCHEMA}")
+        KeptViews(database, is_apart=False).before(statement)
     database.execute("SET lock_configuration = true")
     return database
 
@@ -263,12 +269,14 @@ class OpenTable:
 
     files: path -> a data file below the table's folder. The path is one with folders of partition values, as
     DuckDB reads them: the values are those of the log, wherever the file lies. rows: those of a small table
-    instead; a column that is not there yet, because an earlier release made the table, is null.
+    instead; a column that is not there yet, because an earlier release made the table, is null. row_count: of
+    files, by the table's log; the largest number where it does not say.
     """
 
     declared: Table
     files: dict[str, str]
     rows: pa.Table | None = None
+    row_count: int = 0
 
 
 def _opened(table: DeltaTable, declared: Table) -> OpenTable:
@@ -280,7 +288,8 @@ def _opened(table: DeltaTable, declared: Table) -> OpenTable:
     if declared in REPORT_TABLES:
         return OpenTable(declared, {}, read_declared(table, declared.arrow_schema()))
     names = ("path", *(f"partition.{name}" for name in declared.partitioned_by))
-    columns = (column.to_pylist() for column in data_files(table).select(names).columns)
+    listed = data_files(table)
+    columns = (column.to_pylist() for column in listed.select(names).columns)
     paths = {}
     for number, (file, *partition_values) in enumerate(zip(*columns, strict=True)):
         folders = "".join(
@@ -288,7 +297,9 @@ def _opened(table: DeltaTable, declared: Table) -> OpenTable:
             for name, value in zip(declared.partitioned_by, partition_values, strict=True)
         )
         paths[f"{folders}{number}.parquet"] = file
-    return OpenTable(declared, paths)
+    counts = listed.column("num_records")
+    rows = sys.maxsize if counts.null_count else pc.sum(counts).as_py() or 0
+    return OpenTable(declared, paths, row_count=rows)
 
 
 def _escaped(value: object) -> str:

@@ -26,15 +26,22 @@ from kafka_log_lake.udfs.values.schemas.registry import Registry
 
 # DuckDB makes no text of the number of a codec by itself, as Spark does
 _DECOMPRESS, _BY_NUMBER = "kafka_decompress", "kafka_decompress_of_text"
+# To pass all values of a table to Python takes longer than to read them: those that can't have an id stay
+_SCHEMA_ID, _OF_FRAMED = "confluent_schema_id", "confluent_schema_id_of_framed"
+_NAMES = {_DECOMPRESS: _BY_NUMBER, _SCHEMA_ID: _OF_FRAMED}
 
 
 def create_functions(database: duckdb.DuckDBPyConnection) -> None:
     """Creates all functions. Their code is loaded when one is called."""
     for function in FUNCTIONS:
-        name = _BY_NUMBER if function.name == _DECOMPRESS else function.name
+        name = _NAMES.get(function.name, function.name)
         _create(database, name, _code(function), function.takes, duckdb_type(function.returns))
     database.execute(
         f"CREATE MACRO {_DECOMPRESS}(codec, content) AS {_BY_NUMBER}(CAST(codec AS VARCHAR), content)"
+    )
+    database.execute(
+        f"CREATE MACRO {_SCHEMA_ID}(content) AS CASE WHEN CAST(content AS BLOB) < '\\x01'::BLOB "
+        f"THEN {_OF_FRAMED}(CAST(content AS BLOB)) END"
     )
     _create(database, "crc32", _crc32, ("binary",), "BIGINT")
     for name, (takes, code, gives) in (internal_topics.FUNCTIONS | app_topics.FUNCTIONS).items():

@@ -1,5 +1,6 @@
 -- Functions of Spark that DuckDB lacks, for the views and for statements that both run
 CREATE MACRO array_join(list, separator) AS array_to_string(list, separator);
+CREATE MACRO array_repeat(element, times) AS repeat([element], times);
 CREATE MACRO explode(list) AS unnest(list);
 CREATE MACRO get_json_object(json, path) AS CASE WHEN json_valid(json) THEN json_extract_string(json, path) END;
 CREATE MACRO map_from_arrays(keys, "values") AS map(keys, "values");
@@ -7,6 +8,7 @@ CREATE MACRO pmod(a, b) AS ((a % b) + b) % b;
 CREATE MACRO sequence(first, last) AS generate_series(first, last);
 CREATE MACRO sha2(bytes, bits) AS sha256(bytes);
 CREATE MACRO shiftright(number, bits) AS number >> bits;
+CREATE MACRO size(list) AS len(list);
 CREATE MACRO sort_array(list) AS list_sort(list);
 CREATE MACRO struct(a, b) AS row(a, b);
 CREATE MACRO timestamp_millis(ms) AS CAST(epoch_ms(CAST(ms AS BIGINT)) AS TIMESTAMPTZ);

@@ -176,7 +176,7 @@ def creations(views: Sequence[View], lists: bool = False) -> Iterator[str]:
             if view.has_defaults and view.name not in _PUBLIC:
                 yield f"CREATE VIEW internal.{view.name} AS FROM main.{view.name}"
     for view in reversed(views):
-        yield from _statements(view, _select(view))
+        yield from _statements(view, definition(view))
 
 
 def _statements(view: View, select: str) -> Iterator[str]:
@@ -193,7 +193,8 @@ def _statements(view: View, select: str) -> Iterator[str]:
 
 
 @cache
-def _select(view: View) -> str:
+def definition(view: View) -> str:
+    """Returns the SELECT of a view in DuckDB's SQL, with the types that it declares."""
     parameters = {parameter.name: duckdb_type(parameter.sql_type) for parameter in view.parameters}
     names = ", ".join(f'"{column.name}"' for column in view.columns)
     # With the view's name: a parameter of a macro that reads the view may have the name of a column

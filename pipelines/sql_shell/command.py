@@ -25,6 +25,7 @@ from kafka_log_lake.pipelines.engine.run_command import run_command
 from kafka_log_lake.pipelines.lake.address import open_log
 from kafka_log_lake.pipelines.sql import answers
 from kafka_log_lake.pipelines.sql.database import duckdb_reads, open_database
+from kafka_log_lake.pipelines.sql.kept import KeptViews
 from kafka_log_lake.pipelines.sql.statements import check_text, has_code, split_statements
 from kafka_log_lake.pipelines.views.declared import PUBLIC, SESSION_VIEWS
 from kafka_log_lake.udfs.format.schema import SEGMENTS
@@ -102,14 +103,16 @@ class Shell:
         listed = self._database.sql("""
             SELECT CASE schema_name WHEN 'main' THEN table_name
               ELSE schema_name || '."' || replace(table_name, '"', '""') || '"' END, column_name
-            FROM duckdb_columns() WHERE NOT internal AND schema_name <> 'internal'""")
+            FROM duckdb_columns() WHERE NOT internal AND schema_name NOT IN ('internal', 'kept')""")
         columns = listed.fetchall()
+        self._kept = KeptViews(self._database)
         views = {view.name for view in SESSION_VIEWS}
         self.tables = sorted({table for table, _ in columns} - views)
         self.words = {name for pair in columns for name in pair}
 
     def lines(self, statement: str) -> Iterator[str]:
         """Returns lines that print the result of a statement."""
+        self._kept.before(statement)
         return answers.answer(self._database, statement, "table", room_of_lines(), answers.IN_MEMORY)
 
     def cancel(self) -> None:

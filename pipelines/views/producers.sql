@@ -24,7 +24,7 @@
 WITH inner_times AS (
   -- batches whose header does not have the time of their first record: the record has it
   SELECT r.topic, r.partition, r.segment, r.batch_position, min_by(r.timestamp_ms, r.offset) AS first_ms
-  FROM published_records r JOIN sound_batches b ON b.topic = r.topic AND b.partition = r.partition AND b.segment = r.segment
+  FROM published_records r JOIN counted_batches b ON b.topic = r.topic AND b.partition = r.partition AND b.segment = r.segment
     AND b.position = r.batch_position AND b.first_timestamp_ms IS NULL AND NOT b.is_control
   GROUP BY r.topic, r.partition, r.segment, r.batch_position
 ), stepped AS (

@@ -29,8 +29,10 @@
 --   skew double: Records of the fullest partition for each record of the average one
 WITH sized AS (
   SELECT topic, partition, timestamp, offset, octet_length(key) AS key_bytes, octet_length(value) AS value_bytes,
+    CASE WHEN size(headers) = 1
+      THEN CAST(bit_length(try_element_at(headers, 1).key) / 8 AS BIGINT) + coalesce(octet_length(try_element_at(headers, 1).value), 0)
     -- the digits of all bytes in hexadecimal
-    CAST(length(array_join(transform(headers, h -> hex(h.key) || coalesce(hex(h.value), '')), '')) / 2 AS BIGINT) AS headers_bytes
+    ELSE CAST(length(array_join(transform(headers, h -> hex(h.key) || coalesce(hex(h.value), '')), '')) / 2 AS BIGINT) END AS headers_bytes
   FROM published_records WHERE NOT is_control
 ), grouped AS (
   SELECT topic, count(*) AS records, count_if(key_bytes IS NULL) AS null_keys, count_if(value_bytes IS NULL) AS null_values,

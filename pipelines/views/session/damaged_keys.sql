@@ -17,9 +17,12 @@ WITH read AS (
     record.is_tombstone AS is_tombstone
   FROM read WHERE record.key IS NOT NULL
 ), sound AS (
-  SELECT c.topic, c.partition, s.partition_dir, s.file_base_offset, c.batch_position, c.offset, c.key
-  FROM committed_records c JOIN log_stretches s ON s.topic = c.topic AND s.partition = c.partition AND s.segment = c.segment
-  WHERE c.key IS NOT NULL -- the engine would join the records without a key first
+  SELECT c.topic, c.partition, c.segment, c.batch_position, c.offset, c.key
+  FROM committed_records c SEMI JOIN named k ON k.topic = c.topic AND k.partition = c.partition AND k.key = c.key
+), placed AS (
+  SELECT topic, partition, substring(segment, 1, length(segment) - 25) AS partition_dir,
+    CAST(substring(segment, length(segment) - 23, 20) AS BIGINT) AS file_base_offset, batch_position, offset, key
+  FROM sound
 )
 SELECT n.topic, n.partition, n.partition_dir, n.segment, n.position, n.offset, n.key, n.is_tombstone,
   count(s.offset) > 0 AS is_known_key,
@@ -27,6 +30,6 @@ SELECT n.topic, n.partition, n.partition_dir, n.segment, n.position, n.offset, n
     OR (s.file_base_offset = n.file_base_offset AND s.batch_position < n.position) THEN s.offset END) AS offset_before,
   min(CASE WHEN s.file_base_offset > n.file_base_offset
     OR (s.file_base_offset = n.file_base_offset AND s.batch_position > n.position) THEN s.offset END) AS offset_after
-FROM named n LEFT JOIN sound s ON s.topic = n.topic AND s.partition = n.partition AND s.partition_dir = n.partition_dir
+FROM named n LEFT JOIN placed s ON s.topic = n.topic AND s.partition = n.partition AND s.partition_dir = n.partition_dir
   AND s.key = n.key
 GROUP BY n.topic, n.partition, n.partition_dir, n.segment, n.position, n.offset, n.key, n.is_tombstone

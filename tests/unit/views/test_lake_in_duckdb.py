@@ -27,6 +27,7 @@ from tests.support.docs import ROOT, blocks
 from tests.support.lake_rows import insert
 from tests.support.logs import batch, put
 
+SEGMENT = f"/d/t-0/{0:020d}.log"
 COUNT = "SELECT count(*) AS n FROM records"
 SHOWN = re.compile(r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -232,3 +233,13 @@ def test_ctrl_c_ends_a_statement_that_computes() -> None:
             timer.cancel()
     signal.signal(signal.SIGINT, before)
     assert not late.is_set()
+
+
+def test_a_question_that_is_asked_again_reads_no_file(lake: str) -> None:
+    insert(lake, "segments", [{"topic": "t", "partition": 0, "partition_dir": "/d/t-0", "segment": SEGMENT}])
+    with connect(lake) as database:
+        asked = [database.execute("SELECT topic, segments FROM logs").fetchall()]
+        for file in Path(lake, "segments").rglob("*.parquet"):
+            file.unlink()
+        asked.append(database.execute("SELECT topic, segments FROM logs").fetchall())
+    assert asked == [[("t", 1)]] * 2
