@@ -43,7 +43,8 @@ WITH aged AS (
     least(active_offset, open_offset, young_offset) AS first_uncleanable_offset,
     coalesce(file_base_offset < least(active_offset, open_offset, young_offset), false) AS is_cleanable,
     CASE WHEN open_offset < active_offset AND open_offset <= coalesce(young_offset, open_offset) THEN 'open transaction'
-      WHEN young_offset < active_offset THEN 'min.compaction.lag.ms' ELSE 'active segment' END AS held_by
+      WHEN young_offset < active_offset THEN 'min.compaction.lag.ms' ELSE 'active segment' END AS held_by,
+    row_number() OVER (PARTITION BY topic, partition, partition_dir ORDER BY segment) AS number
   FROM limits
 ), slim AS (
   -- No value goes on from here, and long keys as their SHA-256: only whether keys are equal counts. Records without
@@ -56,40 +57,43 @@ WITH aged AS (
   FROM committed_records WHERE key IS NULL GROUP BY topic, partition, segment
   UNION ALL
   SELECT topic, partition, segment, NULL, NULL, 0, 0, false, NULL FROM segments
+), expired AS (
+  SELECT topic, partition, segment, position
+  FROM published_batches WHERE delete_horizon_ms <= coalesce(at_ms, unix_millis(current_timestamp))
 ), narrow AS (
-  -- place: the order of a key's versions
-  SELECT /*+ BROADCAST(s) */ c.*, s.partition_dir, s.cleanup_policy, s.unread_records, s.first_uncleanable_offset, s.held_by, s.is_cleanable,
-    struct(c.offset, c.segment) AS place
+  -- place: the order of a key's versions, by offset and segment: engines compare a number faster than a struct
+  SELECT /*+ BROADCAST(s), BROADCAST(e) */ c.topic, c.partition, s.partition_dir, c.key, c.records, c.size_bytes, c.offset, s.is_cleanable,
+    CASE WHEN NOT c.is_tombstone THEN 0 WHEN s.is_cleanable AND e.position IS NOT NULL THEN 2 ELSE 1 END AS tombstone,
+    CAST(c.offset AS DECIMAL(19, 0)) * CAST(1000000000 AS DECIMAL(10, 0)) + CAST(s.number AS DECIMAL(10, 0)) AS place
   FROM slim c JOIN cleanable s ON s.topic = c.topic AND s.partition = c.partition AND s.segment = c.segment
+  LEFT JOIN expired e ON e.topic = c.topic AND e.partition = c.partition AND e.segment = c.segment AND e.position = c.batch_position
 ), keys AS (
-  SELECT topic, partition, partition_dir, cleanup_policy, unread_records, first_uncleanable_offset, held_by, key IS NOT NULL AS has_key,
+  SELECT topic, partition, partition_dir, key IS NOT NULL AS has_key,
     sum(records) AS records, sum(size_bytes) AS bytes, count_if(is_cleanable) AS cleanable,
     coalesce(sum(CASE WHEN is_cleanable THEN size_bytes END), 0) AS cleanable_bytes,
     max_by(size_bytes, place) AS newest_bytes,
     coalesce(max_by(size_bytes, CASE WHEN is_cleanable THEN place END), 0) AS newest_cleanable_bytes,
-    max_by(is_tombstone, place) AS is_tombstone, max_by(is_cleanable, place) AS is_cleanable,
-    max_by(segment, place) AS segment, max_by(batch_position, place) AS batch_position,
+    max_by(tombstone, place) AS tombstone, -- 2: one that the next cleaning removes
     try_element_at(min_by(offset, place, 2), 2) AS second_offset
-  FROM narrow GROUP BY topic, partition, partition_dir, cleanup_policy, unread_records, first_uncleanable_offset, held_by, key
-), expired AS (
-  SELECT topic, partition, segment, position
-  FROM published_batches WHERE delete_horizon_ms <= coalesce(at_ms, unix_millis(current_timestamp))
+  FROM narrow GROUP BY topic, partition, partition_dir, key
+), held AS (
+  SELECT DISTINCT topic, partition, partition_dir, cleanup_policy, unread_records, first_uncleanable_offset, held_by FROM cleanable
 ), judged AS (
-  SELECT v.*, v.is_tombstone AND v.is_cleanable AND e.position IS NOT NULL AS is_expired,
+  SELECT v.*,
     CASE WHEN v.has_key THEN v.records END AS versions, CASE WHEN v.has_key THEN v.records - 1 ELSE 0 END AS superseded,
     CASE WHEN v.has_key THEN v.bytes - v.newest_bytes ELSE 0 END AS superseded_bytes,
     CASE WHEN v.has_key AND v.cleanable > 0 THEN v.cleanable - 1 ELSE 0 END AS freed_now,
     CASE WHEN v.has_key THEN v.cleanable_bytes - v.newest_cleanable_bytes ELSE 0 END AS freed_now_bytes
-  FROM keys v LEFT JOIN expired e ON e.topic = v.topic AND e.partition = v.partition AND e.segment = v.segment
-    AND e.position = v.batch_position
+  FROM keys v
 )
-SELECT topic, partition, partition_dir, cleanup_policy, sum(records) AS records, sum(bytes) AS record_bytes,
-  sum(records) - coalesce(sum(versions), 0) AS null_key_records, count(versions) AS keys,
-  sum(versions) / nullif(CAST(count(versions) AS DOUBLE), 0) AS versions_per_key,
-  coalesce(max(versions), 0) AS most_versions, sum(superseded) AS superseded_records, sum(superseded_bytes) AS superseded_bytes,
-  sum(freed_now) AS freed_now_records, sum(freed_now_bytes) AS freed_now_bytes,
-  sum(superseded_bytes - freed_now_bytes) AS freed_later_bytes, first_uncleanable_offset, held_by,
-  count_if(is_tombstone) AS tombstones, count_if(is_expired) AS expired_tombstones,
-  min(CASE WHEN has_key THEN second_offset END) AS first_dirty_offset, unread_records
-FROM judged
-GROUP BY topic, partition, partition_dir, cleanup_policy, unread_records, first_uncleanable_offset, held_by
+SELECT v.topic, v.partition, v.partition_dir, l.cleanup_policy, sum(v.records) AS records, sum(v.bytes) AS record_bytes,
+  sum(v.records) - coalesce(sum(v.versions), 0) AS null_key_records, count(v.versions) AS keys,
+  sum(v.versions) / nullif(CAST(count(v.versions) AS DOUBLE), 0) AS versions_per_key,
+  coalesce(max(v.versions), 0) AS most_versions, sum(v.superseded) AS superseded_records, sum(v.superseded_bytes) AS superseded_bytes,
+  sum(v.freed_now) AS freed_now_records, sum(v.freed_now_bytes) AS freed_now_bytes,
+  sum(v.superseded_bytes - v.freed_now_bytes) AS freed_later_bytes, l.first_uncleanable_offset, l.held_by,
+  count(*) FILTER (WHERE v.tombstone > 0) AS tombstones,
+  count(*) FILTER (WHERE v.tombstone = 2) AS expired_tombstones,
+  min(CASE WHEN v.has_key THEN v.second_offset END) AS first_dirty_offset, l.unread_records
+FROM judged v JOIN held l ON l.topic = v.topic AND l.partition = v.partition AND l.partition_dir = v.partition_dir
+GROUP BY v.topic, v.partition, v.partition_dir, l.cleanup_policy, l.unread_records, l.first_uncleanable_offset, l.held_by
