@@ -60,7 +60,7 @@ def session(folder: Path) -> list[tuple[str, str]]:
     logs = folder / "kafka-logs"
     for name, sample in LOGS.items():
         shutil.copytree(ROOT / "tests" / "data" / "corpus" / sample, logs / name)
-    scanned = on_a_terminal(folder, "scan", logs.name)
+    scanned = on_a_terminal(folder, "scan", logs.name).replace(f"{folder}/", "")  # it is gone afterwards
     on_a_terminal(folder, "decode", "--source", logs.name, "--lake", "lake")
     requested = on_a_terminal(folder, "query", "--lake", "lake", QUERY)
     return [
