@@ -12,7 +12,18 @@ from kafka_log_lake import connect
 from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.pipelines.listing.metadata_log import metadata_records
 from kafka_log_lake.pipelines.recover import command as recover
-from tests.kafka.broker import NEWEST, OLDEST, broker, client, free_port, start_node, with_tools
+from tests.kafka.broker import (
+    CLUSTER,
+    NEWEST,
+    OLDEST,
+    PROPERTIES,
+    broker,
+    client,
+    format_storage,
+    free_port,
+    start_node,
+    with_tools,
+)
 from tests.kafka.cluster import Cluster
 from tests.support import replicas
 from tests.support.docs import ROOT, blocks
@@ -190,6 +201,22 @@ def test_a_controller_starts_from_what_metadata_write_makes(release: str, tmp_pa
     after = _metadata(disk)
     assert after[: len(before)] == before
     assert any(name == "TopicRecord" and '"made-after"' in str(value) for *_, name, value in after)
+
+
+def test_a_controller_starts_from_a_directory_that_was_formatted_and_never_started(tmp_path: Path) -> None:
+    """Release 4.4 writes 0-0.checkpoint alone (KIP-1170)."""
+    properties, formatted, disk = tmp_path / "node.properties", tmp_path / "formatted", tmp_path / "disk"
+    properties.write_text(PROPERTIES.format(port=free_port(), controller=free_port(), logs=formatted))
+    format_storage(properties, CLUSTER, release=NEWEST)
+    made = [path.name for path in (formatted / "__cluster_metadata-0").iterdir()]
+    assert made == [f"{0:020d}-{0:010d}.checkpoint"]
+    words = [f"--source=n1={formatted}", "--cores", "1", "--metadata", "--write", str(disk)]
+    assert recover.main([*words, "--node-id", "1"]) == 0
+    node = broker(tmp_path / "node", QUIET, disk=disk, release=NEWEST)
+    with node as running, client(running.address) as admin:
+        admin.create("made-after", 1)
+        assert admin.send("made-after", 0, [("k", "v")]) == [0]
+        assert admin.read("made-after", 0, committed=False) == [(0, b"k", b"v")]
 
 
 def _metadata(disk: Path) -> list[tuple[int, int, str | None, str | None]]:

@@ -39,7 +39,7 @@ _CLIENT = Path(__file__).with_name("KafkaClient.java")
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 _START_SECONDS = 60
 
-_PROPERTIES = """
+PROPERTIES = """
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
@@ -90,7 +90,7 @@ def broker(
     port, logs = free_port(), disk or folder / "logs"
     properties = folder / "server.properties"
     lines = "".join(f"{name}={value}\n" for name, value in settings.items())
-    text = _PROPERTIES.format(port=port, controller=free_port(), logs=logs)
+    text = PROPERTIES.format(port=port, controller=free_port(), logs=logs)
     if secure_port is not None:
         plain = f"PLAINTEXT://127.0.0.1:{port}"
         text = text.replace(plain, f"{plain},SASL_SSL://127.0.0.1:{secure_port}") + _PROTOCOLS
@@ -104,9 +104,9 @@ def broker(
         started.stop()
 
 
-def format_storage(properties: Path, cluster: str, *options: str) -> None:
+def format_storage(properties: Path, cluster: str, *options: str, release: str = OLDEST) -> None:
     """Makes the log directory of a node, as an operator does before its first start."""
-    java = [*quick_java(), "-cp", broker_classpath(), "kafka.tools.StorageTool", "format"]
+    java = [*quick_java(), "-cp", broker_classpath(release), "kafka.tools.StorageTool", "format"]
     words = [*java, "--cluster-id", cluster, "--config", str(properties), *options]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
