@@ -273,9 +273,11 @@ class LakeSearch(Searching):
     def _note_unsearched(self, log: LakeLog) -> None:
         damages = self._damages(log)
         self._note_damages(log, damages)
-        named = {one.first_lost for one in damages}  # wrong base offsets in a row may hide some
+        named = {damage.first_lost for damage in damages}  # wrong base offsets in a row may hide some
         hurt = [
-            one for one in self._lost[log.partition_dir] if one.cause == DAMAGE and one.first not in named
+            unseen
+            for unseen in self._lost[log.partition_dir]
+            if unseen.cause == DAMAGE and unseen.first not in named
         ]
         self._note_unseen(log, [*self._missing(log), *hurt])
         tails = self._rows_of(TAILS, log)

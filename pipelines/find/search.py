@@ -245,7 +245,7 @@ class LogSearch(Searching):
         self._note_damage(log, scans, None if together is None else together.damages)
         if not is_enough:
             missing = [] if together is None else together.missing
-            missing = [one for one in missing if one.cause in (*request.causes, WRONG_BASE)]
+            missing = [range_ for range_ in missing if range_.cause in (*request.causes, WRONG_BASE)]
             if request.needs_transactions:  # its headers are read to the end
                 scans, is_past = {**scans, **self._headers[log.partition_dir][1]}, False
             self._note_unseen(log, missing)

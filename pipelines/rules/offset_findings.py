@@ -145,17 +145,17 @@ def findings_of(
         missed = sorted({*unread.get(folders[log], ())} - {*base.tolist()})
         covered = [*base[is_left_out[begin:end]].tolist(), *missed]
         every = sorted({*base.tolist(), *missed})
-        own = with_undecoded(runs[by_log[log] : by_log[log + 1]], covered, every)
+        of_log = with_undecoded(runs[by_log[log] : by_log[log + 1]], covered, every)
         counts = files.retentions[begin:end][np.maximum(np.searchsorted(base, every, side="right") - 1, 0)]
         log_order = order(
-            own,
+            of_log,
             damaged[damages[damages_by_log[log] : damages_by_log[log + 1]]],
             every,
             topics[log] in COMPACTED_TOPICS or folders[log] in compacted,
             missed,
             counts if counts[-1] else None,
         )
-        tables += _rows_of_log(files, slice(begin, end), own, log_order, missed, every)
+        tables += _rows_of_log(files, slice(begin, end), of_log, log_order, missed, every)
         begin = end
     return pa.concat_tables(tables)
 

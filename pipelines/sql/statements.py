@@ -84,7 +84,7 @@ def duckdb_text(statement: str) -> str:
 @cache
 def _declared() -> dict[str, Table | View]:
     declared: tuple[Table | View, ...] = (*TABLES, *REPORT_TABLES, *SESSION_VIEWS)
-    return {one.name: one for one in declared}
+    return {table.name: table for table in declared}
 
 
 def _described(declared: Table | View) -> str:

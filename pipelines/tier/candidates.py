@@ -149,16 +149,16 @@ def true_intervals(candidate: Candidate, history: Epochs) -> list[Interval]:
     history: of the leader. Epochs before its first one are of everybody's history: retention and
     DeleteRecords removed them.
     """
-    own = [(epoch, start) for epoch, start in candidate.own_epochs() if epoch >= 0]
-    if not history or not own:
+    epochs = [(epoch, start) for epoch, start in candidate.own_epochs() if epoch >= 0]
+    if not history or not epochs:
         return [Interval(candidate.first, candidate.last)]
     ends = [start - 1 for _, start in history[1:]] + [NO_END]
     begins = {epoch: (start, end) for (epoch, start), end in zip(history, ends, strict=True)}
     first_epoch, first_start = history[0]
     begins[first_epoch] = 0, ends[0]
     intervals: list[Interval] = []
-    limits = [start - 1 for _, start in own[1:]] + [candidate.last]
-    for at, ((epoch, start), limit) in enumerate(zip(own, limits, strict=True)):
+    limits = [start - 1 for _, start in epochs[1:]] + [candidate.last]
+    for at, ((epoch, start), limit) in enumerate(zip(epochs, limits, strict=True)):
         is_older = epoch < first_epoch
         low, high = (0, first_start - 1) if is_older else begins.get(epoch, (0, -1))
         first, last = max(candidate.first if at == 0 else start, low), min(limit, high)

@@ -69,8 +69,8 @@ class RemoteIndex:
         """
         by_id = self.logs.get(place, {})
         if topic_id is not None:
-            own, plain = by_id.get(topic_id, OfLog()), by_id.get(None, OfLog())
-            return OfLog([*own.named, *plain.named], [*own.others, *plain.others])
+            of_id, plain = by_id.get(topic_id, OfLog()), by_id.get(None, OfLog())
+            return OfLog([*of_id.named, *plain.named], [*of_id.others, *plain.others])
         return max(by_id.values(), key=lambda log: (bool(log.named), log.newest), default=OfLog())
 
     def is_settled(self, topic_id: TopicId, partition: int, at: int) -> bool:
@@ -135,10 +135,10 @@ def index_of(tier: Tier, metadata: Sequence[RemoteMetadata]) -> RemoteIndex:
         elif stored_ is not None and SEGMENT_SUFFIX in stored_.files:
             of.others.append(_unnamed(stored_, UNFINISHED))
     for stored in tier.segments:
-        own = stored.topic_id, stored.partition
+        log_id = stored.topic_id, stored.partition
         if stored.segment_id in named or SEGMENT_SUFFIX not in stored.files:
             continue
-        if own in deleted or (is_whole and own in newest):
+        if log_id in deleted or (is_whole and log_id in newest):
             continue
         of = logs[PartitionFolder(stored.topic, stored.partition)][stored.topic_id]
         of.newest = max(of.newest, stored.modified // 1000)

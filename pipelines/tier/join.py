@@ -73,16 +73,18 @@ def with_tier(
     for row in listing.segments.to_pylist():
         folders[row["partition_dir"]].append(row)
     rows, logs, here = ListingRows(), list[JoinedLog](), set[PartitionFolder]()
-    for folder, own in folders.items():
-        place = PartitionFolder(own[0]["topic"], own[0]["partition"])
+    for folder, segments in folders.items():
+        place = PartitionFolder(segments[0]["topic"], segments[0]["partition"])
         here.add(place)
-        topic_id = next((row["topic_id"] for row in own if row["topic_id"]), None)
-        is_whole = left_state(folder) is None and all(row["wanted"] for row in own)
+        topic_id = next((row["topic_id"] for row in segments if row["topic_id"]), None)
+        is_whole = left_state(folder) is None and all(row["wanted"] for row in segments)
         remote = index.of(place, topic_id) if is_whole and folder not in listing.partial else OfLog()
         if remote.named or remote.others:
             epochs = listing.witnesses.in_folder(folder).epochs or ()
             logs.append(
-                JoinedLog(place, folder, topic_id, own, *_joined(own, remote, epochs, starts.get(folder)))
+                JoinedLog(
+                    place, folder, topic_id, segments, *_joined(segments, remote, epochs, starts.get(folder))
+                )
             )
         else:
             _add(
@@ -90,7 +92,7 @@ def with_tier(
                 place,
                 folder,
                 topic_id,
-                [(row["file_base_offset"], _file_of(row), row["file"]) for row in own],
+                [(row["file_base_offset"], _file_of(row), row["file"]) for row in segments],
             )
     for place in sorted(index.logs.keys() - here) if adds_logs else ():
         if takes(place.topic):
@@ -279,5 +281,5 @@ def _add(
 ) -> None:
     ordered = sorted(segments, key=lambda segment: segment[0])
     holders = {file.name: uri for _, file, uri in ordered if uri is not None}
-    own = folder if left_state(folder) != "deleted" else folder.rpartition("/")[0]
-    rows.add(place, own, topic_id, [(base, file) for base, file, _ in ordered], holders, folder)
+    home = folder if left_state(folder) != "deleted" else folder.rpartition("/")[0]
+    rows.add(place, home, topic_id, [(base, file) for base, file, _ in ordered], holders, folder)

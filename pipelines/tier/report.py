@@ -91,23 +91,23 @@ def _row(kind: str, **values: Any) -> Row:
 
 
 def _of_objects(
-    kind: str, one: TierSegment, detail: str, segment: RemoteSegment | None = None, is_dead: bool = False
+    kind: str, stored: TierSegment, detail: str, segment: RemoteSegment | None = None, is_dead: bool = False
 ) -> Row:
     """Returns a row about the objects of a segment. is_dead: nothing can make them count any more."""
     row = _row(
         kind,
-        topic=one.topic,
-        partition=one.partition,
-        topic_id=one.topic_id,
-        segment_id=one.segment_id,
-        first_offset=one.base,
-        object=one.name,
-        objects=len(one.files),
-        bytes=one.stored_bytes,
+        topic=stored.topic,
+        partition=stored.partition,
+        topic_id=stored.topic_id,
+        segment_id=stored.segment_id,
+        first_offset=stored.base,
+        object=stored.name,
+        objects=len(stored.files),
+        bytes=stored.stored_bytes,
         detail=detail,
     )
     if is_dead:
-        row["delete_command"] = _delete_command(one)
+        row["delete_command"] = _delete_command(stored)
     return row | (_of_metadata(segment) if segment is not None else {})
 
 
@@ -124,8 +124,8 @@ def _of_metadata(segment: RemoteSegment) -> Row:
     }
 
 
-def _of_segment(segment: RemoteSegment, found: TierSegment | None, index: RemoteIndex) -> Iterator[Row]:
-    """Yields what is wrong with a segment that the metadata name. found: its objects; None without any."""
+def _of_segment(segment: RemoteSegment, objects: TierSegment | None, index: RemoteIndex) -> Iterator[Row]:
+    """Yields what is wrong with a segment that the metadata name. objects: its objects; None without any."""
     if segment.state != FINISHED:
         kind, is_dead = (
             UNFINISHED_DELETE,
@@ -140,31 +140,31 @@ def _of_segment(segment: RemoteSegment, found: TierSegment | None, index: Remote
             kind, detail = UNDELETED, "its deletion is finished, and objects are there"
         else:
             detail = "its deletion was not finished when the metadata were read"
-        if found is not None:
-            files = ", ".join(sorted(found.files))
-            yield _of_objects(kind, found, f"{detail}: {files}", segment, is_dead)
+        if objects is not None:
+            files = ", ".join(sorted(objects.files))
+            yield _of_objects(kind, objects, f"{detail}: {files}", segment, is_dead)
         elif segment.state != DELETED:
             yield _row(
                 kind, **_of_metadata(segment), objects=0, bytes=0, detail=f"{detail}: no object is there"
             )
         return
-    if found is None or SEGMENT_SUFFIX not in found.files:
+    if objects is None or SEGMENT_SUFFIX not in objects.files:
         row = _row(LOST, objects=0, bytes=0, detail="no .log object is there")
-        if found is not None:
-            row = _of_objects(LOST, found, MISSING, segment)
+        if objects is not None:
+            row = _of_objects(LOST, objects, MISSING, segment)
         yield row | _of_metadata(segment)
         return
-    if missing := _missing(found):
-        yield _of_objects(INCOMPLETE, found, f"missing: {', '.join(missing)}", segment)
-    by = "manifest" if found.manifest is not None else "object"
-    if found.problem is None and segment.size is not None and found.length != segment.size:
-        detail = f"{found.length} bytes by the {by}, {segment.size} by the metadata"
-        yield _of_objects(SIZE_DIFFERS, found, detail, segment)
-    for suffix, size in found.manifest.stored_sizes() if found.manifest is not None else ():
-        stored = found.files.get(suffix, ("", size))[1]
+    if missing := _missing(objects):
+        yield _of_objects(INCOMPLETE, objects, f"missing: {', '.join(missing)}", segment)
+    by = "manifest" if objects.manifest is not None else "object"
+    if objects.problem is None and segment.size is not None and objects.length != segment.size:
+        detail = f"{objects.length} bytes by the {by}, {segment.size} by the metadata"
+        yield _of_objects(SIZE_DIFFERS, objects, detail, segment)
+    for suffix, size in objects.manifest.stored_sizes() if objects.manifest is not None else ():
+        stored = objects.files.get(suffix, ("", size))[1]
         if stored != size:
             detail = f"{suffix} has {stored} bytes, {size} by the manifest"
-            yield _of_objects(SIZE_DIFFERS, found, detail, segment)
+            yield _of_objects(SIZE_DIFFERS, objects, detail, segment)
 
 
 def _missing(segment: TierSegment) -> list[str]:
@@ -203,14 +203,14 @@ def _of_disk(
 
     finished: the segments of the partition whose copy was finished. by_id: the objects of segments.
     """
-    finished = [one for one in finished if log.topic_id in (None, one.topic_id)]
+    finished = [segment for segment in finished if log.topic_id in (None, segment.topic_id)]
     if not finished:
         return
-    reached = max(one.end or -1 for one in finished)
+    reached = max(segment.end or -1 for segment in finished)
     named = {
-        one.start: one
-        for one in finished
-        if one.segment_id in by_id and SEGMENT_SUFFIX in by_id[one.segment_id].files
+        segment.start: segment
+        for segment in finished
+        if segment.segment_id in by_id and SEGMENT_SUFFIX in by_id[segment.segment_id].files
     }
     snapshots = listing.witnesses.in_folder(log.partition_dir).snapshots
     for row, following in zip(log.rows, log.rows[1:], strict=False):

@@ -65,8 +65,9 @@ def _notes(index: RemoteIndex, logs: list[JoinedLog]) -> Iterator[str]:
             "name are taken by their names too"
         )
     unread = [part.of for log in logs for part in log.parts if part.of.rank == UNREADABLE]
-    for one in unread[:20]:
-        yield f"offsets {one.first:,} to {one.last:,} are in {one.name}, which can't be read: {one.problem}"
+    for part in unread[:20]:
+        offsets = f"offsets {part.first:,} to {part.last:,}"
+        yield f"{offsets} are in {part.name}, which can't be read: {part.problem}"
     if len(unread) > 20:
         yield f"and {counted_noun(len(unread) - 20, 'more object')} that can't be read"
     unnamed = sorted({log.place.topic for log in logs if any(part.of.rank == UNNAMED for part in log.parts)})

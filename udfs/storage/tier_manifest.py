@@ -95,20 +95,20 @@ class Manifest:
             last = int(stored["endOffset"])
         except (AttributeError, KeyError, TypeError, ValueError):
             return None
-        is_legal = all(0 <= one <= MAX_OFFSET for one in (last, *(start for _, start in begins)))
+        is_legal = all(0 <= offset <= MAX_OFFSET for offset in (last, *(start for _, start in begins)))
         return (last, tuple(sorted(begins))) if is_legal else None
 
     def _at(self, *path: str) -> object:
         """Returns a value of ``remoteLogSegmentMetadata``; None where there is none."""
-        found: Any = self.segment
+        value: Any = self.segment
         for name in path:
-            found = found.get(name) if isinstance(found, dict) else None
-        return found
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
 
     def _text(self, *path: str) -> str | None:
         """Returns a text of ``remoteLogSegmentMetadata``; None where there is none."""
-        found = self._at(*path)
-        return found if isinstance(found, str) else None
+        value = self._at(*path)
+        return value if isinstance(value, str) else None
 
 
 def parse_manifest(text: bytes) -> Manifest:

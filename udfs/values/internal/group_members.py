@@ -65,7 +65,7 @@ def group_members(records: str | None, topics: str | None) -> list[GroupMember]:
     """
     by_kind: dict[str, list[tuple[Fields, Fields]]] = {}
     last = ""
-    for record in sorted(json.loads(records or "[]"), key=lambda one: one["offset"]):
+    for record in sorted(json.loads(records or "[]"), key=lambda record: record["offset"]):
         by_kind.setdefault(record["kind"], []).append((record["key"], record["value"]))
         last = record["kind"] if record["kind"] in _GROUPS else last
     if not last:
@@ -93,7 +93,7 @@ def _of_classic(member: Fields) -> Fields:
         "instance_id": member.get("groupInstanceId"),
         "is_classic": True,
         "subscribed": subscription["topics"] if isinstance(subscription, dict) else None,
-        "assigned": _by_name((one["topic"], one) for one in assigned["assignedPartitions"])
+        "assigned": _by_name((part["topic"], part) for part in assigned["assignedPartitions"])
         if is_read
         else None,
     }
@@ -117,8 +117,12 @@ def _modern(
         key["regularExpression"]: value["topics"]
         for key, value in by_kind.get(f"{prefix}GroupRegularExpression", ())
     }
-    state = _state(prefix, group, epoch or 0, of_group("Topology"), [current.get(one, {}) for one in members])
-    assignors = Counter(one["serverAssignor"] for one in members.values() if one.get("serverAssignor"))
+    state = _state(
+        prefix, group, epoch or 0, of_group("Topology"), [current.get(member, {}) for member in members]
+    )
+    assignors = Counter(
+        member["serverAssignor"] for member in members.values() if member.get("serverAssignor")
+    )
     assignor = max(sorted(assignors), key=assignors.__getitem__, default=None)
     row = GroupMember(prefix, state, group["epoch"], epoch, assignor)
     read = _tasks if prefix == "Streams" else _partitions
@@ -159,8 +163,8 @@ def _state(
     if group["epoch"] > assignment_epoch:
         return "Assigning"
     reconciled = all(
-        _member_state(prefix, one) == "STABLE" and one.get("memberEpoch", 0) == assignment_epoch
-        for one in members
+        _member_state(prefix, member) == "STABLE" and member.get("memberEpoch", 0) == assignment_epoch
+        for member in members
     )
     return _STABLE if reconciled else "Reconciling"
 
@@ -175,14 +179,14 @@ def _member_state(prefix: str, current: Fields) -> str:
 def _partitions(assignment: Fields, names: Mapping[str, str]) -> str:
     """Returns the partitions of an assignment, or target, by topic."""
     listed = assignment.get("assignedPartitions") or assignment.get("topicPartitions") or []
-    return _by_name((names.get(one["topicId"], one["topicId"]), one) for one in listed)
+    return _by_name((names.get(part["topicId"], part["topicId"]), part) for part in listed)
 
 
 def _by_name(listed: Iterable[tuple[str, Fields]]) -> str:
-    found: dict[str, list[int]] = {}
-    for name, one in listed:
-        found.setdefault(name, []).extend(one["partitions"])
-    return _text({name: sorted(found[name]) for name in sorted(found)})
+    partitions: dict[str, list[int]] = {}
+    for name, part in listed:
+        partitions.setdefault(name, []).extend(part["partitions"])
+    return _text({name: sorted(partitions[name]) for name in sorted(partitions)})
 
 
 def _tasks(assignment: Fields, names: Mapping[str, str]) -> str:
@@ -190,8 +194,8 @@ def _tasks(assignment: Fields, names: Mapping[str, str]) -> str:
     return _text(
         {
             role: {
-                one["subtopologyId"]: sorted(one["partitions"])
-                for one in assignment.get(f"{role}Tasks") or []
+                part["subtopologyId"]: sorted(part["partitions"])
+                for part in assignment.get(f"{role}Tasks") or []
             }
             for role in _TASKS
         }
