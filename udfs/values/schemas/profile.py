@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import compress
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -76,10 +77,10 @@ def count_looks(
         looks = functions.kafka_payload(topics, sides, rows.column(side), rows.column("headers"), label)
         format_ = TopicFormat.of_label(label)
         certainty = "" if format_ is None else format_.certainty
-        for look in looks.to_pylist():
-            if look is not None:
-                kind = PayloadKind(side, look["format"], look["schema_id"], look["reason"], certainty)
-                counts[kind] += 1
+        columns = (looks.field(name).to_pylist() for name in ("format", "schema_id", "reason"))
+        held = compress(zip(*columns, strict=True), looks.is_valid().to_pylist())
+        for (name, schema_id, reason), count in Counter(held).items():
+            counts[PayloadKind(side, name, schema_id, reason, certainty)] = count
     return counts
 
 

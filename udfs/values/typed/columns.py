@@ -11,7 +11,7 @@ field a type, of which one is not null. Versions of one subject, and schemas of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any, NamedTuple
@@ -203,9 +203,13 @@ class SideDecoder:
                 values.append(payload.value)
             else:
                 others.append(row)
-        self._add(side, label, None, np.array(fitting, np.int64), reader.column(values), reader.name)
+        self._add(side, label, None, np.array(fitting, np.int64), self._column(reader, values), reader.name)
         rows = np.array(others, np.int64)
         self._add(side, BYTES, None, rows, rows_at(payloads, rows), BYTES)
+
+    def _column(self, reader: SideReader, values: Sequence[Any]) -> pa.Array:
+        """Returns values that a format's reader gave as a column."""
+        return reader.column(values)
 
     def _add_plain(
         self, payloads: pa.BinaryArray, in_headers: np.ndarray, side: TypedSide, one_by_one: np.ndarray

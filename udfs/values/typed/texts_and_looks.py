@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafka_log_lake.udfs.values.apps.payloads import SideReader
 from kafka_log_lake.udfs.values.json import structs as json_columns
 from kafka_log_lake.udfs.values.protobuf.payload import MessageReader
 from kafka_log_lake.udfs.values.schemas.compiled import compiled_texts
@@ -29,6 +32,9 @@ class LookDecoder(SideDecoder):
         elif len(rows):
             side.formats.append((rows, plain))
             one_by_one[rows] = False
+
+    def _column(self, reader: SideReader, values: Sequence[object]) -> pa.Array:
+        return pa.nulls(len(values), reader.type)
 
     def _plain_value(
         self, decoded: DecodedPayload, payload: bytes, headers: list[tuple[str, bytes | None]]
