@@ -160,10 +160,10 @@ def floors(parts: dict[str, Any]) -> str:
 def questions(parts: dict[str, Any]) -> str:
     """Each first question beside a count, with the columns that the count reads."""
     lines = [
-        (name, figure(row), {True: "met", False: "**missed**"}[row["met"]])
+        (name, figure(row), row["note"], {True: "met", False: "**missed**"}[row["met"]])
         for name, row in rows_of(parts, QUESTIONS).items()
     ]
-    return _table(("page, question", "figure", ""), lines) if lines else f"{MISSING}\n"
+    return _table(("page, question", "figure", "in a new connection", ""), lines) if lines else f"{MISSING}\n"
 
 
 def others(parts: dict[str, Any]) -> str:
