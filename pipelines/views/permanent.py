@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
@@ -21,11 +23,11 @@ from kafka_log_lake.pipelines.lake.address import (
 )
 from kafka_log_lake.pipelines.listing.hadoop import open_to_spark
 from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, VIEWS, View, no_rows, planned
-from kafka_log_lake.pipelines.views.register import create_views
 from kafka_log_lake.udfs.format.report_tables import READ_BY_VIEWS
 from kafka_log_lake.udfs.format.schema import TABLES
 from kafka_log_lake.udfs.functions.typed import PAYLOAD
 
+_AT_ONCE = 2  # scripts that create views
 _VIEWS_PROPERTY = "kafka_log_lake.views"
 _READ = "|".join([*(table.name for table in (*TABLES, *READ_BY_VIEWS)), *(view.name for view in VIEWS)])
 
@@ -84,10 +86,19 @@ class PermanentViews:
         if are_ours and not missing:
             return
         views = [view for view in VIEWS if view.name in missing] if are_ours else VIEWS
-        create_views(views, lambda view: _permanent(view, self._begin, self._tables), self._spark.sql)
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            for wave in _waves(views):
+                list(threads.map(self._create, (wave[part::_AT_ONCE] for part in range(_AT_ONCE))))
         noted = {**dict([self._made]), f"{VERSION_PROPERTY}{self._ending}": str(SCHEMA_VERSION)}
         values = ", ".join(f"{sql_string(name)} = {sql_string(value)}" for name, value in noted.items())
         self._spark.sql(f"ALTER SCHEMA {self._schema} SET DBPROPERTIES ({values})")
+
+    def _create(self, views: Sequence[View]) -> None:
+        """Creates views by one script: a service of Spark takes longer to be asked than for most views."""
+        made = chain.from_iterable(_permanent(view, self._begin, self._tables) for view in views)
+        script = "".join(f"{statement};\n" for statement in made)
+        if script:
+            self._spark.sql(f"BEGIN\n{script}END")
 
     def add_columns(self) -> None:
         """Adds the columns that the views read and that tables of an earlier release do not have."""
@@ -100,6 +111,17 @@ class PermanentViews:
                     f"{sql_name(c.name)} {c.sql_type} COMMENT {sql_string(c.comment)}" for c in new
                 )
                 self._spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({added})")
+
+
+def _waves(views: Iterable[View]) -> list[list[View]]:
+    """Returns views in groups, each after those that its views read."""
+    waves: list[list[View]] = []
+    wave_of: dict[str, int] = {}
+    for view in views:
+        wave = wave_of[view.name] = max((wave_of[name] + 1 for name in view.reads(wave_of)), default=0)
+        waves += [[]] if wave == len(waves) else []
+        waves[wave].append(view)
+    return waves
 
 
 def _without_python(select: str) -> str:
