@@ -240,11 +240,13 @@ def test_pyspark_s_own_shell_runs_the_python_of_the_environment_and_writes_delta
     (tmp_path / "spark-env.sh").write_text(SPARK_ENV.format(bin_folder=bin_folder, delta=DELTA))
     kept = {name: os.environ[name] for name in ("HOME", "JAVA_HOME") if name in os.environ}
     path = os.pathsep.join(one for one in os.environ["PATH"].split(os.pathsep) if one != str(bin_folder))
+    script = "import sys; from pyspark.sql import SparkSession; spark = SparkSession.builder.getOrCreate()\n"
+    script += "spark.range(3).write.format('delta').save('table'); print(sys.prefix)\n"
     done = subprocess.run(
         [str(bin_folder / "pyspark")],
         cwd=tmp_path,
         env={**kept, **QUICK_ENVIRONMENT, "PATH": path, "SPARK_CONF_DIR": str(tmp_path)},
-        input="import sys; spark.range(3).write.format('delta').save('table'); print(sys.prefix)\n",
+        input=script,
         capture_output=True,
         text=True,
     )
