@@ -167,9 +167,13 @@ class _Writer:
         journal.find_last(partial(_is_committed, self._task))
         return journal
 
-    def write(self, window: Window, now: int) -> None:
-        """Writes a window, with further attempts as long as the target may take it."""
-        until = time.monotonic() + WAIT_SECONDS
+    def write(self, window: Window, now: int, until: float | None = None) -> None:
+        """Writes a window, with further attempts as long as the target may take it (``until``).
+
+        What failed is tried by halves: a quota may let less through than a window before its transaction
+        times out.
+        """
+        until = until or time.monotonic() + WAIT_SECONDS
         while True:
             try:
                 self._transaction(window, now)
@@ -184,6 +188,10 @@ class _Writer:
                 time.sleep(_PAUSE)
                 if not self._recover():
                     return
+                if len(window.offsets) > 1:
+                    first, second = window.halves()
+                    self.write(first, now, until)
+                    window, until = second, time.monotonic() + WAIT_SECONDS
 
     def _transaction(self, window: Window, now: int) -> None:
         if not window.offsets:

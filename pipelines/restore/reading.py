@@ -73,6 +73,24 @@ class Window:
         """Returns the bytes of keys and values."""
         return sum(len(one) for side in (self.keys, self.values) for one in side if one is not None)
 
+    def halves(self) -> tuple[Window, Window]:
+        """Returns two windows of half as many records each. There are two records at least."""
+        middle = len(self.offsets) // 2
+        (begin, end), at = self.place, self.offsets[middle]
+        return self._part(begin, at, slice(middle)), self._part(at, end, slice(middle, None))
+
+    def _part(self, begin: int, end: int, some: slice) -> Window:
+        return Window(
+            (begin, end),
+            self.offsets[some],
+            self.keys[some],
+            self.values[some],
+            self.headers[some],
+            self.timestamps[some],
+            self.targets[some],
+            [one for one in self.held if begin <= one[0] < end],
+        )
+
 
 class PartitionReader:
     """Reads a partition of the lake."""
