@@ -26,13 +26,14 @@ from tests.fuzz.segments import Maker
 from tests.support import corpus, reference_decoder
 from tests.support.agreement import check_batch_and_records
 from tests.support.damage import sound
+from tests.support.drawn import part
 from tests.support.fast import decode
 
 SEED = 20_130
 SMALL_HOSTILE = [path for path in corpus.segments(hostile=True) if path.stat().st_size <= 8192]
 
 
-@pytest.mark.parametrize(("layer", "count"), [("kernels", 200_000), ("segments", 3000)])
+@pytest.mark.parametrize(("layer", "count"), [("kernels", part(240_000)), ("segments", part(4500))])
 def test_changed_inputs_break_no_rule(layer: str, count: int, tmp_path: Path) -> None:
     report = watchdog.run(layer, tmp_path, seed=SEED, count=count)
     assert not report.findings
@@ -41,10 +42,11 @@ def test_changed_inputs_break_no_rule(layer: str, count: int, tmp_path: Path) ->
 
 
 def test_changed_keys_and_values_break_no_rule(tmp_path: Path) -> None:
-    report = watchdog.run("payloads", tmp_path, seed=SEED, count=2500)
+    count = part(4000)
+    report = watchdog.run("payloads", tmp_path, seed=SEED, count=count)
     assert not report.findings
-    assert report.inputs >= 2500
-    assert 250 < report.sound < report.inputs - 250
+    assert report.inputs >= count
+    assert count // 10 < report.sound < report.inputs - count // 10
 
 
 def test_a_column_of_payloads_that_was_kept_is_examined_again(tmp_path: Path) -> None:
@@ -59,14 +61,18 @@ def test_inputs_guided_by_coverage_break_no_rule(tmp_path: Path) -> None:
     if importlib.util.find_spec("atheris") is None:  # no wheel for this platform
         assert run.run_layer("guided", 1, SEED, tmp_path) is None
         return
-    report = watchdog.run("guided", tmp_path, seed=SEED, count=1250)
+    report = watchdog.run("guided", tmp_path, seed=SEED, count=part(2000))
     assert not report.findings
-    assert report.inputs > 1000
+    assert report.inputs > part(1800)
     assert report.edges > 500
 
 
 @settings(
-    max_examples=250, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=part(450),
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 @given(compared.inputs, compared.windows, st.booleans())
 def test_compiled_equals_plain(data: bytes, window: int, has_successor: bool) -> None:
@@ -74,16 +80,15 @@ def test_compiled_equals_plain(data: bytes, window: int, has_successor: bool) ->
 
 
 def test_changed_batches_are_judged_as_kafka_judges_them() -> None:
-    verdicts, differing = compared.kafka_round(SEED, 1000)
+    verdicts, differing = compared.kafka_round(SEED, part(1500))
     assert not differing
-    assert verdicts["read"] > 250
-    assert verdicts["refused"] > 250
+    assert min(verdicts["read"], verdicts["refused"]) > part(375)
 
 
 def test_costly_inputs_cost_no_more_than_they_may(tmp_path: Path) -> None:
-    report = watchdog.run("costs", tmp_path, seed=SEED, count=60)
+    report = watchdog.run("costs", tmp_path, seed=SEED, count=part(90))
     assert not report.findings
-    assert report.inputs >= 60
+    assert report.inputs >= part(90)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from kafka_log_lake.pipelines import decode_batches, ingest_raw
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.plan.headers import Header, headers, older, read_index
 from kafka_log_lake.pipelines.sql.database import connect
-from kafka_log_lake.pipelines.views.register import register_views
 from kafka_log_lake.udfs.decoder.decoded import Bounds, Range, Scope
 from kafka_log_lake.udfs.decoder.segment_decoder import SegmentDecoder
 from kafka_log_lake.udfs.storage.byte_source import FileSource
@@ -337,8 +336,7 @@ def test_what_is_left_out_is_no_loss(spark: SparkSession, lake: str, tmp_path: P
     source = (str(tmp_path / "src"),)
 
     def ask(statement: str) -> list[tuple[Any, ...]]:
-        register_views(spark, lake, statement)
-        return [tuple(row) for row in spark.sql(statement).collect()]
+        return connect(lake).sql(statement).fetchall()
 
     run(spark, lake, source, offsets="0:1")
     run(spark, lake, source, offsets="6:")

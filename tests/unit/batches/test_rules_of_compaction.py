@@ -26,7 +26,7 @@ from tests.support.log_model import NOW, SIZE, Log
 from tests.support.made_database import database_of
 from tests.support.random_logs import Odds, random_logs
 from tests.support.rule_model_offsets import OffsetModel
-from tests.unit.batches.test_rules_of_time import FAR, HOSTILE, HOUR, with_file_times, write_lake
+from tests.support.timed_lake import FAR, HOSTILE, HOUR, with_file_times, write_lake
 
 COUNT = int(os.environ.get("KLL_RANDOM_LOGS", "300"))
 SEED = int(os.environ.get("KLL_RANDOM_SEED", "31"))

@@ -8,21 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.scan.command import scan
 from tests.support.log_model import Log, LogBatch, Segment
-from tests.support.made_database import database_of, with_transactions
-from tests.support.made_tables import tables
 from tests.support.random_logs import random_logs, write_files
 from tests.support.rule_model_offsets import OffsetModel
-from tests.support.rules_held import FIRST_RUN, SQL, in_decode, in_files, in_recover, in_sql
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.rules_held import FIRST_RUN, in_decode, in_files, in_recover, in_sql
 
 
 def test_views_and_summary_follow_the_model() -> None:
@@ -195,22 +189,6 @@ def test_a_base_offset_is_called_wrong_only_where_one_is_and_no_gap_holds_a_soun
             ]
     assert found[False, True] <= 2  # two batches that could each be the wrong one
     assert found[True, True] > 2 * found[True, False]  # the last batch of a log has no neighbour to tell
-
-
-def test_spark_gives_the_rows_of_duckdb(spark: SparkSession) -> None:
-    logs = random_logs(14, 25)
-    database = database_of(logs, *SQL)
-    for name, rows in with_transactions(tables(logs)).items():
-        spark.createDataFrame(rows).createOrReplaceTempView(name)
-    from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, needed_names
-
-    needed = needed_names(" ".join(SQL), with_transactions(tables(logs)))
-    for view in SESSION_VIEWS:
-        for statement in view.statements("TEMPORARY", view.select) if view.name in needed else ():
-            spark.sql(statement)
-    for statement in SQL.values():
-        rows = sorted(map(repr, (tuple(row) for row in spark.sql(statement).collect())))
-        assert rows == sorted(map(repr, database.sql(statement).fetchall())), statement
 
 
 @pytest.mark.parametrize("order", ["gwgss", "gwwgss", "sgwwgss"])

@@ -1,140 +1,50 @@
 """Kafka's rules of time over random logs and hostile numbers: every place that has them, held to one model.
 
-Random logs as tables of one lake (nothing is decoded) for the views, in DuckDB and in Spark; a few as files
-for ``scan``. ``KLL_RANDOM_LOGS=10000`` takes that many.
+Random logs as tables of one lake (nothing is decoded) for the views in DuckDB; a few as files for ``scan``.
+``KLL_RANDOM_LOGS=10000`` takes that many.
 """
 
 from __future__ import annotations
 
 import os
-import random
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 from duckdb import DuckDBPyConnection
 
 from kafka_log_lake import connect
 from kafka_log_lake.pipelines.cli.settings import Settings
-from kafka_log_lake.pipelines.lake.address import table_path
 from kafka_log_lake.pipelines.lake.published import published_tables
 from kafka_log_lake.pipelines.quality_report import metrics
 from kafka_log_lake.pipelines.quality_report.check import CHECKS
 from kafka_log_lake.pipelines.scan.command import scan
 from kafka_log_lake.udfs.batches import clocks
 from kafka_log_lake.udfs.batches.retention import NOTHING, Limits, SegmentTime, retained
-from kafka_log_lake.udfs.format.schema import RECORDS, TRANSACTIONS
 from tests.support import rule_model_time as model
-from tests.support.answers import prepare_in_memory, same_in_both
 from tests.support.drawn import first
-from tests.support.log_model import NOW, SIZE, Log, LogBatch
-from tests.support.made_database import findings_of
-from tests.support.made_tables import tables
-from tests.support.random_logs import Odds, random_logs, write_files
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.log_model import NOW, SIZE, Log
+from tests.support.random_logs import write_files
+from tests.support.timed_lake import FAR, Open, timed_logs, transactions_of, write_lake
 
 COUNT = int(os.environ.get("KLL_RANDOM_LOGS", "150"))
 HOUR, DAY = model.HOUR, model.DAY
-FAR = 2**63 - 1
-UNIT_BOUNDS = (10**9, 10**11, 10**14, 10**17)
-HOSTILE = (
-    *(-(2**63), -2, -1, 0, 2**61, 2**62, 2**63 - 2, 2**63 - 1, 5 * 10**10, 5 * 10**14, 253_402_300_800_000),
-    *(bound + more for bound in UNIT_BOUNDS for more in (-1, 0)),
-    *(NOW * 1000, NOW // 1000, model.BEGIN_OF_KAFKA - 1, model.BEGIN_OF_KAFKA),
-)
-ODDS = Odds(mad_timestamp=0.15, timestamps=HOSTILE, wrong_base=0.1)
 Rows = list[dict[str, Any]]
 Ask = Callable[[str], Rows]
-# A log, its transaction's first batch, and whether its marker may lie in damaged bytes
-Open = tuple[Log, LogBatch, bool]
-
-
-def with_file_times(pick: random.Random, log: Log) -> Log:
-    """Files that were modified when their last record came, later, earlier, copied, or without a time."""
-    segments = []
-    for one in log.segments:
-        stamps = [b.max_timestamp_ms for b in one.batches if 10**11 <= b.max_timestamp_ms < 10**14]
-        last = max(stamps, default=NOW)
-        around = (last, last + HOUR // 2, last + 2 * HOUR, last - 10 * DAY, NOW + 900 * DAY, 0, -5, 2**53)
-        segments.append(replace(one, modified_ms=pick.choice(around)))
-    # a folder's name holds a quote in another form, which DuckDB does not read
-    return replace(log, segments=tuple(segments), topic=log.topic.replace("'", "_"))
 
 
 @pytest.fixture(scope="module")
 def logs() -> list[Log]:
-    pick = random.Random(29)
-    return [with_file_times(pick, log) for log in random_logs(29, COUNT, ODDS)]
+    return timed_logs(COUNT)
 
 
 @pytest.fixture(scope="module")
 def opened(logs: list[Log]) -> list[Open]:
-    """Open transactions: what is open is no matter here, for how long is."""
-    pick, found = random.Random(30), []
-    for log in logs:
-        firsts = {
-            b.producer_id: b
-            for _, b in reversed(list(model.decoded(log)))
-            if b.is_transactional and not b.control
-        }
-        found += [(log, b, pick.random() < 0.1) for b in firsts.values() if pick.random() < 0.8]
-    return found
-
-
-def rows_of_transactions(opened: list[Open]) -> pa.Table:
-    rows = [
-        {
-            "topic": log.topic,
-            "partition": log.partition,
-            "partition_dir": log.partition_dir,
-            "producer_id": one.producer_id,
-            "producer_epoch": one.producer_epoch,
-            "first_offset": one.base_offset,
-            "last_offset": one.last_offset,
-            "records": one.count,
-            "outcome": "open",
-            "outcome_uncertain": lost,
-            "holds_last_stable_offset": True,
-        }
-        for log, one, lost in opened
-    ]
-    return pa.Table.from_pylist(rows, TRANSACTIONS.arrow_schema())
-
-
-def rows_of_records(logs: list[Log]) -> pa.Table:
-    rows = [
-        {
-            "topic": log.topic,
-            "partition": log.partition,
-            "magic": 2,
-            "segment": log.uri(segment),
-            "batch_position": segment.batches.index(one) * SIZE,
-            "offset": one.base_offset,
-            "timestampType": int(one.is_log_append),
-            "timestamp_ms": model.record_time(one),
-            "is_control": one.control is not None,
-            "is_transactional": one.is_transactional,
-        }
-        for log in logs
-        for segment, one in model.decoded(log)
-        for _ in range(one.count)
-    ]
-    return pa.Table.from_pylist(rows, RECORDS.arrow_schema())
-
-
-def write_lake(lake: str, logs: list[Log], opened: list[Open]) -> None:
-    made = tables(logs) | {"transactions": rows_of_transactions(opened), "records": rows_of_records(logs)}
-    for name, rows in {**made, "offset_findings": findings_of(made)}.items():
-        if rows.num_rows:
-            write_deltalake(table_path(lake, name), rows, mode="append")
+    return transactions_of(logs)
 
 
 @pytest.fixture(scope="module")
@@ -270,31 +180,6 @@ def test_checks_measure_what_the_model_finds(random_lake: str, logs: list[Log], 
         hanging = (names[2], log.topic, log.partition)
         expected[hanging] = max(expected[hanging], 0.0 if age is None else float(age.open_ms or 0))
     assert found == expected
-
-
-@pytest.fixture(scope="module")
-def in_memory(spark: SparkSession, random_lake: str) -> SparkSession:
-    prepare_in_memory(spark, random_lake)
-    return spark
-
-
-@pytest.mark.parametrize(
-    "relation",
-    [
-        "log_clocks",
-        "batch_times",
-        "segment_times",
-        f"hanging_transactions(timeout_ms => 60000, at_ms => {NOW})",
-        f"retention_report(retention_ms => {HOUR}, retention_bytes => 600, at_ms => {NOW + 30 * HOUR})",
-        f"retention_report(retention_ms => {FAR}, retention_bytes => {FAR}, at_ms => {-FAR})",
-        f"timestamp_anomalies(max_future_ms => {-FAR}, max_disorder_ms => 0)",
-        f"compaction_report(at_ms => {-FAR}, min_compaction_lag_ms => {FAR})",
-    ],
-)
-def test_spark_gives_the_same_rows(
-    in_memory: SparkSession, database: DuckDBPyConnection, relation: str
-) -> None:
-    assert same_in_both(in_memory, database, f"SELECT * FROM {relation}")
 
 
 def test_units_of_timestamps(ask: Ask) -> None:
