@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -178,9 +178,9 @@ class _Topic:
         signature = typed_files.signature(self._types + self._options.form)
         return path is not None and signature in path and not may_mend
 
-    def _decode_all(self) -> list[dict[str, Any]]:
+    def _decode_all(self) -> list[typed_files.Done]:
         """Decodes files, some again, until all have the same types. Returns rows of DONE, one per file."""
-        done: dict[str, dict[str, Any]] = {}
+        done: dict[str, typed_files.Done] = {}
         todo = [file for file in self._files if not self._is_fresh(file)]
         while todo:
             done |= {row["file"]: row for row in self._decode(todo)}
@@ -194,7 +194,7 @@ class _Topic:
             ]
         return list(done.values())
 
-    def _decode(self, files: Sequence[RecordsFile]) -> list[dict[str, Any]]:
+    def _decode(self, files: Sequence[RecordsFile]) -> list[typed_files.Done]:
         """Decodes these files once, with the types known so far. Returns rows of DONE."""
         tasks = [
             pa.table(
@@ -204,7 +204,7 @@ class _Topic:
             for f in files
         ]
         make = partial(typed_files.decode_files, self._options)
-        done: list[dict[str, Any]] = self._run_stage(make, tasks).to_pylist()
+        done: list[typed_files.Done] = self._run_stage(make, tasks).to_pylist()
         return done
 
     def _look(self) -> None:
@@ -244,7 +244,7 @@ class _Topic:
         with system.open_output_stream(f"{folder}/{_KNOWN}") as file:
             file.write(json.dumps(known).encode())
 
-    def _commit_errors(self, known: Collection[str], done: Sequence[Mapping[str, Any]]) -> None:
+    def _commit_errors(self, known: Collection[str], done: Sequence[typed_files.Done]) -> None:
         """Commits the errors before the typed table: a run that is killed in between does both again."""
         again = {typed_files.signature(row["file"]) for row in done}
         removed = [path for name, path in self._wrong.items() if name not in known or name in again]
@@ -263,7 +263,7 @@ class _Topic:
         ]
         table.create_write_transaction(actions, "append", table.schema(), ["topic"])
 
-    def _commit(self, gone: Sequence[str], done: Sequence[Mapping[str, Any]]) -> None:
+    def _commit(self, gone: Sequence[str], done: Sequence[typed_files.Done]) -> None:
         columns = typed_files.typed_schema(typed_files.types_of(self._types), self._options.is_flat)
         schema = Schema.from_arrow(_full_schema(columns))
         if self._table is None:

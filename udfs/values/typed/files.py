@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -63,6 +63,22 @@ DONE = pa.schema(
         pa.field("counts", pa.string()),
     ]
 )
+
+
+class Done(TypedDict):
+    """A row of DONE. counts: ``TypedTopic.counts`` as JSON; error_path: "" without errors."""
+
+    topic: str
+    partition: str
+    file: str
+    types: str
+    path: str
+    error_path: str
+    rows: int
+    errors: int
+    bytes: int
+    error_bytes: int
+    counts: str
 
 
 @dataclass(frozen=True)
@@ -170,7 +186,7 @@ class _FileDecoder:
         self._types = types_of(task["types"])
         self._plain = dict(zip(SIDES, (task["plain"] or ",").split(","), strict=True))
 
-    def decode(self) -> dict[str, Any]:
+    def decode(self) -> Done:
         """Writes the typed file and the file of errors; returns a row of DONE."""
         while True:
             before = types_text(self._types)
@@ -180,7 +196,7 @@ class _FileDecoder:
                 if types_text(self._types) == before:
                     raise RuntimeError(f"the types of {self._task['file']} grow without end") from None
 
-    def _write(self) -> dict[str, Any]:
+    def _write(self) -> Done:
         types = types_text(self._types)
         decoders = {}
         for side in SIDES:
@@ -218,7 +234,9 @@ class _FileDecoder:
                 ]
         error_path, error_bytes = self._write_errors(errors, totals)
         return {
-            **{name: self._task[name] for name in ("topic", "partition", "file")},
+            "topic": self._task["topic"],
+            "partition": self._task["partition"],
+            "file": self._task["file"],
             "types": types,
             "path": path,
             "error_path": error_path,
