@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,8 +17,10 @@ from confluent_kafka.admin import AdminClient
 from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.pipelines.restore.offset_map import Translator, read
 from tests.kafka.broker import NEWEST, Broker, Client, broker, broker_classpath, client
+from tests.support.cluster import ROOT
 from tests.support.java import quick_java
 from tests.support.logs import batch, put
+from tests.support.object_store import Store, uri
 from tests.support.restored import Made, made_log, wait_for_first_transaction
 from tests.support.segment_maker import Batch, Record
 
@@ -139,3 +142,39 @@ def test_connect_loads_what_is_restored(
     capsys.readouterr()
     assert main(["load-check", str(running.logs / "connect-configs-0")]) == 0
     assert capsys.readouterr().out == "1 internal log replayed: all load\n"
+
+
+def test_a_state_in_an_object_store_continues_after_a_kill(
+    running: Broker, judge: Client, lake: tuple[Path, Made], tmp_path: Path, store: Store
+) -> None:
+    folder, rows = lake
+    argv = [
+        "restore",
+        "--lake",
+        str(folder),
+        "--topics",
+        "made",
+        "--rename",
+        "made=stored",
+        "--create",
+        "yes",
+    ]
+    argv += [
+        "--create",
+        "yes",
+        "--bootstrap-server",
+        running.address,
+        "--state",
+        uri("state"),
+        "--cores",
+        "1",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kafka_log_lake", *argv, "--max-bytes-per-second", "60000"], cwd=ROOT
+    )
+    wait_for_first_transaction(store.folder / "state")
+    process.kill()
+    process.wait()
+    assert main(argv) == 0
+    assert [row[1:4] for row in judge.read_timed("stored", 0, committed=True)] == rows
+    assert read(uri("state")).num_rows >= 1
