@@ -58,7 +58,8 @@ for warning in decoded.warnings:
 
 # COMMAND ----------
 
-register(spark, lake)
+# What this notebook reads: all views, without `views`, take a new session half a minute
+register(spark, lake, views="segments")
 ledger = spark.sql("""
     SELECT topic, partition, file_base_offset, length, decoded_bytes, batches, records, damaged, tail
     FROM segments ORDER BY topic, partition, file_base_offset
