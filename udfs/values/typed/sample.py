@@ -21,7 +21,7 @@ from kafka_log_lake.udfs.storage.opening import open_source
 from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE
 from kafka_log_lake.udfs.values.typed.records import data_records
 
-SAMPLED, HEAD_BYTES, MOST_BYTES = 500, 1 << 20, 16 << 20
+SAMPLED, HEAD_BYTES, MOST_BYTES = 500, 1 << 18, 16 << 20
 SAMPLE_COLUMNS = (KEY, VALUE, "headers")
 _ORDER = [(name, "ascending") for name in ("partition", "file_base_offset", "segment")]
 
