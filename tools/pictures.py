@@ -182,7 +182,7 @@ KINDS = {
     "committed": ("data that every consumer gets", VALUE),
     "aborted_transaction": ("data of an aborted transaction", HELD),
     "open_transaction": ("data of a transaction that is open", HEADER),
-    "held_back": ("held back by the open transaction", WRITER),
+    "after_open_transaction": ("held back by the open transaction", WRITER),
     "transaction_marker": ("marker of a transaction", CHECK),
     "compaction": ("removed by compaction", GONE),
     "damage": ("lost in damaged bytes", BAD),
@@ -197,12 +197,10 @@ def _kinds_of(lake: str, topic: str, partition: int, first: int) -> Iterator[str
     gaps = database.sql(f"SELECT first_offset, last_offset, cause FROM offset_gaps WHERE {where}").fetchall()
     rows = database.sql(f"SELECT offset FROM records WHERE {where} AND NOT is_control").fetchall()
     data = {offset for (offset,) in rows}
-    stable = database.sql(f"SELECT last_stable_offset FROM last_stable_offsets WHERE {where}").fetchall()
     for offset in range(first, first + _SPAN):
         causes = [cause for low, high, cause in gaps if low <= offset <= high]
         lost = [cause for cause in causes if cause not in ("compaction", "damage") or offset not in data]
-        is_held = any(offset >= first_open for (first_open,) in stable)
-        yield lost[0] if lost else "held_back" if is_held else "committed"
+        yield lost[0] if lost else "committed"
 
 
 def offsets(lake: str) -> str:
