@@ -147,7 +147,7 @@ def test_page_of_all_bundled_segments(spark: SparkSession, bundled: str, tmp_pat
     quality_report.run(Settings(lake=bundled), output=str(tmp_path))
     page = Page((tmp_path / "quality.html").read_text())
     check_structure(page)
-    assert len(page.of("svg")) == 4
+    assert len(page.of("svg")) == 5
     assert (tmp_path / "quality.html").stat().st_size < 500_000
     register_views(spark, bundled, "quality_metrics")
     rows = spark.sql("SELECT DISTINCT topic FROM quality_metrics WHERE `check` = 'torn_tails' AND NOT passed")
