@@ -77,7 +77,7 @@ check: setup  ## lint, types, and a sample of the tests that start no Spark: an 
 	@$(VENV)/bin/mypy --no-error-summary & types=$$!; \
 	    $(PY) -m pytest -q --quick $(SIDE_BY_SIDE) tests/unit tests/feature; wait $$types
 
-test: setup  ## the tests of the code, two files at a time: what CI runs, in ten minutes
+test: setup  ## the tests of the code, two files at a time: what CI runs, in some twelve minutes
 	@$(PART) $(PY) -m pytest $(SIDE_BY_SIDE) $(TESTS)
 
 test-environment: setup  ## the tests with Spark, Connect, brokers, stores and wheels: before a release, and where their subject changed
