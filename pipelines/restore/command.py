@@ -52,6 +52,7 @@ from kafka_log_lake.udfs.storage.byte_source import path_of_uri
 log = logging.getLogger(__name__)
 
 _ALSO_DECODED = ("__consumer_offsets", "__cluster_metadata", "__share_group_state", "_schemas")
+_LONG_SECONDS = 30  # without a confirmed record: a transaction takes less
 _OWN = (
     *("path", "at", "log", "bootstrap_server", "config", "partition", "keys", "committed", "as_written"),
     *("rename", "partitions", "with_origin", "create", "append", "dry_run", "max_bytes_per_second", "state"),
@@ -263,24 +264,33 @@ def _write(map_: Map, request: Request, plan: Plan, tasks: Sequence[Task]) -> No
     try:
         if sum(map_(settle, tasks)):
             log.info("continuing: %s confirmed so far", counted_noun(confirmed(request.state)[0], "record"))
-        with phase("writing", _progress(request, plan)):
+        with phase("writing", writing_progress(request.state, plan.records)):
             for _ in map_(restore_partition, tasks):
                 pass
     finally:
         offset_map.write_tables(request.state, [task.plan for task in tasks])
 
 
-def _progress(request: Request, plan: Plan) -> Callable[[], str]:
-    """Returns what says how far the writing is: records, rate, and the time left at this rate."""
-    began, (before, _) = time.monotonic(), confirmed(request.state)
-    if path_of_uri(request.state) is None:  # a request for each partition again and again
+def writing_progress(state: str, planned_records: int) -> Callable[[], str]:
+    """Returns what says how far the writing is: records, rate, time left, or how long none was confirmed."""
+    began, (before, _) = time.monotonic(), confirmed(state)
+    if path_of_uri(state) is None:  # a request for each partition again and again
         return lambda: ""
 
+    seen, seen_at = before, began
+
     def text() -> str:
-        records, _ = confirmed(request.state)
-        rate = (records - before) / max(time.monotonic() - began, 0.001)
-        left = f", {(plan.records - records) / rate:,.0f} s left" if rate else ""
-        return f"{records:,} of {counted_noun(plan.records, 'record')}, {rate:,.0f} records/s{left}"
+        nonlocal seen, seen_at
+        (records, _), now = confirmed(state), time.monotonic()
+        if records > seen:
+            seen, seen_at = records, now
+        done = f"{records:,} of {counted_noun(planned_records, 'record')}"
+        if now - seen_at > _LONG_SECONDS:
+            waits = f"none confirmed for {now - seen_at:,.0f} s"
+            return f"{done}, {waits}: does the target answer, has it room?"
+        rate = (records - before) / max(now - began, 0.001)
+        left = f", {(planned_records - records) / rate:,.0f} s left" if rate else ""
+        return f"{done}, {rate:,.0f} records/s{left}"
 
     return text
 

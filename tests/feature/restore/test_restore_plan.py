@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.pipelines.restore import journal as journals
+from kafka_log_lake.pipelines.restore.command import writing_progress
 from kafka_log_lake.pipelines.restore.journal import Entry, confirmed, open_journal
 from kafka_log_lake.pipelines.restore.producing import Throttle
 from kafka_log_lake.pipelines.restore.request import Request, read_properties
@@ -283,6 +284,18 @@ def test_a_full_disk_under_the_state_is_one_line(tmp_path: Path, monkeypatch: py
     (folder / "0000000001-000000000000.json").symlink_to("/dev/full")
     with pytest.raises(UserError, match="No space left on device; free some space"):
         open_journal(str(tmp_path), "orders", 0).intend(entry(0, 3, 5))
+
+
+def test_a_target_that_takes_nothing_is_told_from_a_slow_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("kafka_log_lake.pipelines.restore.command.time.monotonic", lambda: clock[0])
+    text = writing_progress(str(tmp_path), 12)
+    clock[0] += 10
+    assert text() == "0 of 12 records, 0 records/s"
+    clock[0] += 60
+    assert text() == "0 of 12 records, none confirmed for 70 s: does the target answer, has it room?"
 
 
 def test_properties_of_java_clients_are_taken(tmp_path: Path) -> None:
