@@ -50,7 +50,8 @@ def decoded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake without typed tables."""
     root = tmp_path_factory.mktemp("deaths")
     typed_corpus.copy((*TOPICS, "_schemas"), root / "logs")
-    assert decode_batches.main(["--source", str(root / "logs"), "--lake", str(root / "lake")]) == 0
+    argv = ["--source", str(root / "logs"), "--lake", str(root / "lake"), "--no-typed"]
+    assert decode_batches.main(argv) == 0
     return root / "lake"
 
 
