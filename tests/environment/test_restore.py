@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -24,14 +23,15 @@ from kafka_log_lake.pipelines.restore.offset_map import Translator, read
 from tests.kafka.broker import NEWEST, OLDEST, Broker, Client, broker, client, free_port, start_node
 from tests.support import corpus
 from tests.support.cluster import ROOT
-from tests.support.restored import Made, kill_at_random, made_log, wait_for_first_transaction
+from tests.support.restored import (
+    BROKER,
+    Made,
+    kill_at_random,
+    made_lake,
+    wait_for_first_transaction,
+)
 
-BROKER = {
-    "transaction.state.log.min.isr": "1",
-    "transaction.state.log.num.partitions": "2",
-    "group.initial.rebalance.delay.ms": "0",
-    "auto.create.topics.enable": "false",
-}
+RELEASE = OLDEST
 INTERNAL = corpus.ROOT / "internal-2.8"  # of topics that restore leaves out
 # Their transactional batches were in no broker, of which a consumer could tell the outcome
 NO_CONSUMER = ("lib-empty-batches", "lib-sequence-wrap")
@@ -42,23 +42,9 @@ def restore(*argv: object) -> int:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with broker(tmp_path_factory.mktemp("broker") / "b", BROKER, heap="512m") as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def judge(running: Broker) -> Iterator[Client]:
-    with client(running.address) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Made]:
-    folder = tmp_path_factory.mktemp("made")
-    rows = made_log(folder / "logs")
-    assert main(["decode", "--source", str(folder / "logs"), "--lake", str(folder / "lake")]) == 0
-    return folder / "lake", rows
+    folder, rows = made_lake(tmp_path_factory.mktemp("made"), "made")
+    return folder, rows["made"]
 
 
 def expected_of_corpus() -> dict[tuple[str, int], list[Any]]:

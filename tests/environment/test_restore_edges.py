@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.udfs.values.internal.encode import metadata_record
-from tests.kafka.broker import NEWEST, Broker, Client, broker, client
+from tests.kafka.broker import Broker, Client, client
 from tests.kafka.cluster import Cluster
 from tests.support.cluster import ROOT
 from tests.support.logs import put
@@ -25,26 +24,8 @@ from tests.support.metadata_disks import metadata_log, topic
 from tests.support.restored import commit, made_log, wait_for_first_transaction
 from tests.support.segment_maker import Batch, Record
 
-BROKER = {
-    "transaction.state.log.min.isr": "1",
-    "transaction.state.log.num.partitions": "1",
-    "offsets.topic.num.partitions": "1",
-    "auto.create.topics.enable": "false",
-}
 TIERED = Path(__file__).resolve().parents[1] / "data" / "tiered" / "local"
 NOW = int(time.time() * 1000) - 60_000
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with broker(tmp_path_factory.mktemp("broker") / "b", BROKER, heap="512m", release=NEWEST) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def judge(running: Broker) -> Iterator[Client]:
-    with client(running.address) as one:
-        yield one
 
 
 def restore(running: Broker, state: Path, *argv: object) -> int:

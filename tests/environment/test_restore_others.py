@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -16,40 +15,21 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.pipelines.restore.offset_map import Translator, read
-from tests.kafka.broker import NEWEST, Broker, Client, broker, broker_classpath, client
+from tests.kafka.broker import NEWEST, Broker, Client, broker_classpath
 from tests.support.cluster import ROOT
 from tests.support.java import quick_java
 from tests.support.logs import batch, put
 from tests.support.object_store import Store, uri
-from tests.support.restored import Made, made_log, wait_for_first_transaction
+from tests.support.restored import Made, made_lake, made_log, wait_for_first_transaction
 from tests.support.segment_maker import Batch, Record
 
-BROKER = {
-    "transaction.state.log.min.isr": "1",
-    "transaction.state.log.num.partitions": "1",
-    "auto.create.topics.enable": "false",
-}
 APPS = Path(__file__).resolve().parents[1] / "data" / "apps"
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with broker(tmp_path_factory.mktemp("broker") / "b", BROKER, heap="512m", release=NEWEST) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def judge(running: Broker) -> Iterator[Client]:
-    with client(running.address) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Made]:
-    folder = tmp_path_factory.mktemp("made")
-    rows = made_log(folder / "logs", count=4_000)
-    assert main(["decode", "--source", str(folder / "logs"), "--lake", str(folder / "lake")]) == 0
-    return folder / "lake", rows
+    folder, rows = made_lake(tmp_path_factory.mktemp("made"), "made", count=4_000)
+    return folder, rows["made"]
 
 
 def restore(running: Broker, state: Path, *argv: object) -> int:

@@ -8,7 +8,6 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -23,15 +22,14 @@ from kafka_log_lake.pipelines.restore.plan import NAMES, make_plan
 from kafka_log_lake.pipelines.restore.producing import Task, restore_partition
 from kafka_log_lake.pipelines.restore.request import Request
 from kafka_log_lake.pipelines.sql.database import open_database
-from tests.kafka.broker import NEWEST, Broker, Client, broker, client
+from tests.kafka.broker import Broker, Client
 from tests.support.cluster import ROOT
 from tests.support.processes import python_workers, send
-from tests.support.restored import Made, made_log, wait_for_first_transaction
+from tests.support.restored import Made, made_lake, wait_for_first_transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BROKER = {"transaction.state.log.min.isr": "1", "transaction.state.log.num.partitions": "2"}
 RATE = 120_000  # bytes a second: some seconds for what is written here
 ATTEMPT = """
 import pickle, sys
@@ -41,23 +39,8 @@ restore_partition(pickle.load(open(sys.argv[1], "rb")))
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with broker(tmp_path_factory.mktemp("broker") / "b", BROKER, heap="512m", release=NEWEST) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def judge(running: Broker) -> Iterator[Client]:
-    with client(running.address) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Made]]:
-    folder = tmp_path_factory.mktemp("made")
-    rows = {topic: made_log(folder / "logs", topic, 4_000) for topic in ("one", "two", "three")}
-    assert main(["decode", "--source", str(folder / "logs"), "--lake", str(folder / "lake")]) == 0
-    return folder / "lake", rows
+    return made_lake(tmp_path_factory.mktemp("made"), "one", "two", "three", count=4_000)
 
 
 def test_workers_of_spark_that_are_killed_cost_no_record(

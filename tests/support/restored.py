@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from kafka_log_lake.pipelines.cli.program import main
 from tests.support import logs
 from tests.support.cluster import ROOT
 from tests.support.segment_maker import Batch, Record
@@ -21,6 +22,13 @@ RECORDS, IN_BATCH = 6_000, 20
 TEXT = "read by é"  # what clients add to commits
 
 Made = list[tuple[int, bytes, bytes]]
+BROKER = {
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "2",
+    "offsets.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "auto.create.topics.enable": "false",
+}
 
 
 def made_log(folder: Path, topic: str = "made", count: int = RECORDS) -> Made:
@@ -34,6 +42,13 @@ def made_log(folder: Path, topic: str = "made", count: int = RECORDS) -> Made:
         batches.append(Batch(own, base_offset=at, base_timestamp=rows[at][0]).encode())
     logs.put(folder / f"{topic}-0", 0, *batches)
     return rows
+
+
+def made_lake(folder: Path, *topics: str, count: int = RECORDS) -> tuple[Path, dict[str, Made]]:
+    """A lake of such logs, and their records by topic."""
+    rows = {topic: made_log(folder / "logs", topic, count) for topic in topics}
+    assert main(["decode", "--source", str(folder / "logs"), "--lake", str(folder / "lake")]) == 0
+    return folder / "lake", rows
 
 
 def wait_for_first_transaction(state: Path) -> None:
