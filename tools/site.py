@@ -32,8 +32,8 @@ _OTHERS = {
 }
 # Pages that are made of the code for the site alone
 MADE = {"view_columns.md": tables_doc.views, "inner_columns.md": tables_doc.inner_views}
-# Lines of a page whose place such a text takes
-_PARTS: dict[str, Callable[[], str]] = {
+# What the comments of a page name, and the text that takes the place of each on the site
+PARTS: dict[str, Callable[[], str]] = {
     "options": options_doc.settings,
     **{
         f"options of {name}": partial(options_doc.arguments, name)
@@ -42,7 +42,7 @@ _PARTS: dict[str, Callable[[], str]] = {
     "columns of tables": tables_doc.shared_columns,
     **{part: partial(tables_doc.tables, part) for part in tables_doc.PARTS},
 }
-_PART = re.compile(r"^::: (.+)$", re.MULTILINE)
+PART = re.compile(r"^<!-- on the site: (.+) -->$", re.MULTILINE)
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -66,13 +66,13 @@ def page(path: Path, names: dict[Path, str]) -> str:
             return f"{image}[{words}]({file.relative_to(ROOT / 'docs')})"
         return words
 
-    return _LINK.sub(link, _PART.sub(lambda found: _part(found[1]), path.read_text()))
+    return _LINK.sub(link, PART.sub(lambda found: _part(found[1]), path.read_text()))
 
 
 def _part(name: str) -> str:
-    """Returns the docstring of a name of the package, or one of _PARTS."""
+    """Returns the docstring of a name of the package, or one of PARTS."""
     of_package = name.removeprefix("kafka_log_lake.")
-    return described(of_package) if of_package != name else _PARTS[name]()
+    return described(of_package) if of_package != name else PARTS[name]()
 
 
 def texts() -> dict[str, str]:

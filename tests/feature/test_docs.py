@@ -119,7 +119,7 @@ def test_llms_txt_lists_every_page_with_what_it_is_about() -> None:
 
 def test_the_page_of_the_python_api_has_every_name() -> None:
     path = ROOT / "docs" / "python_api.md"
-    named = re.findall(r"^::: kafka_log_lake\.(\w+)$", path.read_text(), re.M)
+    named = [name.removeprefix("kafka_log_lake.") for name in site.PART.findall(path.read_text())]
     assert sorted(named) == sorted(kafka_log_lake.__all__)
     text = site.page(path, site.sources())
     assert re.findall(r"^## (\w+)$", text, re.M) == named
@@ -217,6 +217,11 @@ def test_the_page_of_tables_names_each_and_the_site_has_its_columns() -> None:
         for table in tables:
             shown = made.partition(f"\n### `{table.name}`\n")[2].partition("\n##")[0]
             assert {column.name for column in table.columns} <= set(re.findall(r"`(\w+)`", shown))
+
+
+def test_each_part_of_the_site_has_a_page() -> None:
+    named = [name for path in site.sources() for name in site.PART.findall(path.read_text())]
+    assert sorted(name for name in named if "." not in name) == sorted(site.PARTS)
 
 
 def test_the_site_has_every_column_of_a_view_for_users() -> None:
