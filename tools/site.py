@@ -101,8 +101,7 @@ def llms_text(pages: dict[str, str]) -> str:
         sections = "; ".join(re.findall(r"^## (.+)", text, re.MULTILINE))
         about = [" ".join(first[1].split()) if first else "", f"Sections: {sections}." if sections else ""]
         said = " ".join(filter(None, about)) or "a list"
-        place = "./" if name == "index.md" else f"{name.removesuffix('.md')}/"
-        lines.append(f"- [{title[1] if title else name}]({place}): {said}")
+        lines.append(f"- [{title[1] if title else name}]({name.removesuffix('.md')}.html): {said}")
     return "\n".join(lines) + "\n"
 
 

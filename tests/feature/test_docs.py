@@ -112,9 +112,7 @@ def test_the_site_has_every_page() -> None:
 def test_llms_txt_lists_every_page_with_what_it_is_about() -> None:
     pages = site.texts()
     listed = re.findall(r"^- \[(.+)\]\((.+)\): (.+)$", site.llms_text(pages), re.MULTILINE)
-    assert {place.strip("./") or "index" for _, place, _ in listed} == {
-        name.removesuffix(".md") for name in pages
-    }
+    assert [place for _, place, _ in listed] == [f"{name.removesuffix('.md')}.html" for name in pages]
 
 
 def test_the_page_of_the_python_api_has_every_name() -> None:
