@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import escape
+
 from kafka_log_lake.pipelines.cli.commands import COMMANDS
 from kafka_log_lake.pipelines.cli.setting_names import ALIASES, FIELDS, GROUPS, metavar_of, shown
 from kafka_log_lake.pipelines.cli.values import flag, option
@@ -18,7 +20,8 @@ def arguments(command: str) -> str:
             continue
         takes = "" if one.is_switch else f" {'|'.join(one.choices) or one.metavar or one.name.upper()}"
         options = ", ".join(f"`{name}{takes}`".replace("|", "\\|") for name in one.options)
-        lines.append(f"| {options} | {one.help} |")
+        default = f" (default {one.default})" if one.default else ""
+        lines.append(f"| {options} | {escape(one.help, quote=False)}{default} |")
     return "\n".join(lines)
 
 
@@ -35,5 +38,6 @@ def settings() -> str:
             default = "" if field.default in (None, (), False) else f"`{shown(field, field.default)}`"
             of = [f"`{command}`" for command in takers if name in takers[command]]
             listed = ", ".join(of) if len(of) <= _MANY else "many"
-            lines.append(f"| {', '.join(options)} | {default} | {listed} | {field.metadata['help']} |")
+            said = escape(field.metadata["help"], quote=False)
+            lines.append(f"| {', '.join(options)} | {default} | {listed} | {said} |")
     return "\n".join(lines)

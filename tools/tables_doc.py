@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 from itertools import groupby
 from pathlib import Path
 
@@ -90,8 +91,8 @@ def rows(columns: Iterable[Column], shared: Sequence[Column], has_types: bool = 
 
 
 def _row(column: Column, has_type: bool = True) -> str:
-    kind = f" {column.sql_type}" if has_type else ""
-    return f"- `{column.name}`{kind}: {column.comment}"
+    kind = f" `{column.sql_type}`" if has_type else ""
+    return f"- `{column.name}`{kind}: {escape(column.comment, quote=False)}"
 
 
 def names(columns: Sequence[str]) -> str:
@@ -101,7 +102,7 @@ def names(columns: Sequence[str]) -> str:
 def of_table(table: Table) -> Iterator[str]:
     yield f"### `{table.name}`"
     yield ""
-    yield f"{table.comment}."
+    yield f"{escape(table.comment, quote=False)}."
     yield ""
     parts = {"Partitioned by": table.partitioned_by, "Statistics": table.bounded}
     if said := [f"{what}: {names(columns)}." for what, columns in parts.items() if columns]:
@@ -129,7 +130,7 @@ def parameters(view: View) -> Iterator[str]:
     yield "Parameters:"
     yield ""
     for one in view.parameters:
-        yield f"- `{one.name}` {one.sql_type}, {one.default}: {one.comment}"
+        yield f"- `{one.name}` {one.sql_type}, {one.default}: {escape(one.comment, quote=False)}"
     yield ""
     yield "Columns:"
 

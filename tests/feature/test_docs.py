@@ -217,9 +217,12 @@ def test_the_page_of_tables_names_each_and_the_site_has_its_columns() -> None:
             assert {column.name for column in table.columns} <= set(re.findall(r"`(\w+)`", shown))
 
 
-def test_each_part_of_the_site_has_a_page() -> None:
+def test_each_part_of_the_site_has_a_page_and_its_texts_are_no_markup() -> None:
+    """A browser would leave out ``array<string>``."""
     named = [name for path in site.sources() for name in site.PART.findall(path.read_text())]
     assert sorted(name for name in named if "." not in name) == sorted(site.PARTS)
+    made = [write() for write in (*site.PARTS.values(), *site.MADE.values())]
+    assert not re.findall(r"<\w+", re.sub(r"`[^`\n]*`", "", "\n".join(made)))
 
 
 def test_the_site_has_every_column_of_a_view_for_users() -> None:
@@ -315,6 +318,8 @@ def test_the_site_has_every_option_with_its_default_and_commands() -> None:
     assert found["--max-content"][0] == "`32MiB`"
     assert found["--watch"] == ["", "`decode`", "repeat until SIGTERM or Ctrl-C"]
     assert found["--currency"][:2] == ["`USD`", "`format-report`"]
+    (hours,) = (line for line in site.PARTS["options of maintain"]().splitlines() if "--vacuum" in line)
+    assert hours.endswith(" (default 168) |")
 
 
 def test_the_page_of_quality_has_every_option_of_the_report() -> None:
