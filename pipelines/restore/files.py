@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from pyarrow import fs
 
@@ -48,6 +51,27 @@ class Files:
             return None
         except OSError as error:
             raise UserError(f"--state {self.place}/{name} can't be read: {one_line(error)}") from None
+
+    def load(self, name: str) -> Any:
+        """Returns what ``keep`` wrote; None where there is no file. Raises a UserError for another one."""
+        content = self.read(name)
+        try:
+            return None if content is None else json.loads(content)
+        except ValueError:
+            raise self.damaged(name) from None
+
+    def keep(self, name: str, value: Any) -> None:
+        """Writes a value as JSON in place of what the file had. Raises a UserError."""
+        self.write(name, json.dumps(value).encode(), replaces=True)
+
+    def remove(self, name: str) -> None:
+        """Removes a file, if it is there. Raises a UserError where it can't be removed."""
+        with writing(f"--state {self.place}/{name}"), suppress(FileNotFoundError):
+            self._system.delete_file(f"{self._folder}/{name}")
+
+    def damaged(self, name: str) -> UserError:
+        """Returns the error for a file that this command did not write so."""
+        return UserError(f"--state {self.place}: {name} can't be read: name another folder")
 
     def write(self, name: str, content: bytes, *, replaces: bool = False) -> None:
         """Writes a file, to the disk itself. replaces: another one, which stays until this one is whole.

@@ -12,14 +12,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from kafka_log_lake.pipelines.cli.errors import UserError
-from kafka_log_lake.pipelines.cli.streams import replace_file
 from kafka_log_lake.pipelines.cli.terminal import printable
 from kafka_log_lake.pipelines.lake.published import published_tables
+from kafka_log_lake.pipelines.restore.files import Files
 from kafka_log_lake.pipelines.typed.schemas import registry_of_lake
 from kafka_log_lake.pipelines.typed.sources import RegistryServer, read_registry
 from kafka_log_lake.udfs.format.schema import RECORDS
@@ -86,7 +85,7 @@ def restore_schemas(request: Request, plan: Plan) -> list[SchemaDone]:
     schemas = _held(source)
     done = {(one.subject, one.version): _compared(one, target) for one in schemas}
     wanted = [one for one in schemas if done[one.subject, one.version].state == PLANNED]
-    with _importing(server, Path(request.state) / _MODES, sorted({one.subject for one in wanted})) as refused:
+    with _importing(server, Files(request.state), sorted({one.subject for one in wanted})) as refused:
         for one in wanted:
             why = refused.get(one.subject) or _imported(server, one)
             if why:
@@ -214,19 +213,17 @@ def _imported(server: RegistryServer, schema: Schema) -> str:
 
 
 @contextmanager
-def _importing(server: RegistryServer, kept: Path, subjects: Sequence[str]) -> Iterator[dict[str, str]]:
+def _importing(server: RegistryServer, state: Files, subjects: Sequence[str]) -> Iterator[dict[str, str]]:
     """Puts subjects into IMPORT mode for a block. Yields subject -> why that is refused.
 
-    kept: the file with the modes that they had, which a run after a kill gives back.
+    state: has a file with the modes that they had meanwhile, which a run after a kill gives back.
     """
-    modes: dict[str, str | None] = json.loads(kept.read_text()) if kept.exists() else {}
+    modes: dict[str, str | None] = state.load(_MODES) or {}
     for subject in subjects:
         if subject not in modes:
             status, answer = server.call("GET", _mode(subject))
             modes[subject] = answer.get("mode") if status == 200 else None
-    new = kept.with_suffix(".new")
-    new.write_text(json.dumps(modes))
-    replace_file(new, kept)
+    state.keep(_MODES, modes)
     refused = {}
     try:
         for subject in subjects:
@@ -240,7 +237,7 @@ def _importing(server: RegistryServer, kept: Path, subjects: Sequence[str]) -> I
                 server.call("PUT", f"{_mode(subject)}?force=true", {"mode": mode})
             elif subject not in refused:
                 server.call("DELETE", _mode(subject))
-        kept.unlink()
+        state.remove(_MODES)
 
 
 def _mode(subject: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import uuid
 from collections.abc import Iterator, Sequence
@@ -58,13 +57,10 @@ def check_sources(state: str, sources: Sequence[str]) -> None:
 
     Their records would be restored too, or these would not be.
     """
-    files, known = Files(state), None
-    try:
-        known = json.loads(files.read("sources.json") or "null")
-    except ValueError:
-        raise UserError(f"--state {state}: sources.json can't be read: name another folder") from None
+    files = Files(state)
+    known = files.load("sources.json")
     if known is None:
-        files.write("sources.json", json.dumps(sorted(sources)).encode(), replaces=True)
+        files.keep("sources.json", sorted(sources))
     elif known != sorted(sources):
         raise UserError(f"--state {state} is of other sources: give the same ones, or name another folder")
 
@@ -80,20 +76,17 @@ class State:
 
     def __init__(self, folder: str, request: Request) -> None:
         self._files, self.request = Files(request.state), request
-        told: dict[str, Any] = {}
-        try:
-            if (content := self._files.read(_FILE)) is not None:
-                told = json.loads(content)
-                of, _ = told["of"], told["restore_id"]
-        except (ValueError, KeyError, TypeError):
-            raise UserError(f"--state {folder}: restore.json can't be read: name another folder") from None
+        known = self._files.load(_FILE)
+        if known is not None and not (isinstance(known, dict) and {"of", "restore_id"} <= known.keys()):
+            raise self._files.damaged(_FILE)
+        told: dict[str, Any] = known or {}
         self.is_continued = "cluster_id" in told
         if not self.is_continued:  # no record is written: topics may have been made
             own = {"restore_id": uuid.uuid4().hex[:12], "of": request.fingerprint}
             self._told = own | {"made": told.get("made", {})}
             return
         self._told = told
-        if of != request.fingerprint and not request.dry_run:
+        if told["of"] != request.fingerprint and not request.dry_run:
             raise UserError(
                 f"--state {folder} is of a restore with other arguments: give the same ones to continue it, "
                 "or name another folder"
@@ -130,4 +123,4 @@ class State:
         self._write()
 
     def _write(self) -> None:
-        self._files.write(_FILE, json.dumps(self._told).encode(), replaces=True)
+        self._files.keep(_FILE, self._told)

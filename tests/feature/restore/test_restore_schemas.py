@@ -29,7 +29,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "lake")
 
 
-def request(lake: str, state: Path, url: str | None) -> Request:
+def request(lake: str, state: Path | str, url: str | None) -> Request:
     return Request(lake=lake, at=None, bootstrap="", state=str(state), more={"registry": url})
 
 
@@ -99,13 +99,17 @@ def _is_referred_to(subject: str) -> bool:
     return any(subject == ref["subject"] for one in expected().values() for ref in one["references"] or ())
 
 
-def test_a_run_that_is_killed_leaves_its_modes_to_the_next(lake: str, tmp_path: Path) -> None:
-    """The file of modes is what a kill leaves; IMPORT is not taken for the mode that the subject had."""
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_run_that_is_killed_leaves_its_modes_to_the_next(lake: str, tmp_path: Path, scheme: str) -> None:
+    """The file of modes is what a kill leaves; IMPORT is not taken for the mode that the subject had.
+
+    A state may be named by a URI, as of an object store.
+    """
     subject = next(iter(expected()))[0]
     with fake_registry() as registry:
         registry.modes[subject] = "IMPORT"
         (tmp_path / "registry_modes.json").write_text(json.dumps({subject: "READONLY"}))
-        schemas.restore_schemas(request(lake, tmp_path, registry.url), Plan(()))
+        schemas.restore_schemas(request(lake, f"{scheme}{tmp_path}", registry.url), Plan(()))
         assert registry.modes[subject] == "READONLY"
         assert not (tmp_path / "registry_modes.json").exists()
 
