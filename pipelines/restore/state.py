@@ -80,13 +80,15 @@ class State:
         if known is not None and not (isinstance(known, dict) and {"of", "restore_id"} <= known.keys()):
             raise self._files.damaged(_FILE)
         told: dict[str, Any] = known or {}
-        self.is_continued = "cluster_id" in told
+        is_same = told.get("of") == request.fingerprint
+        # a dry run of other arguments says what a new restore would do
+        self.is_continued = "cluster_id" in told and (is_same or not request.dry_run)
         if not self.is_continued:  # no record is written: topics may have been made
             own = {"restore_id": uuid.uuid4().hex[:12], "of": request.fingerprint}
             self._told = own | {"made": told.get("made", {})}
             return
         self._told = told
-        if told["of"] != request.fingerprint and not request.dry_run:
+        if not is_same:
             raise UserError(
                 f"--state {folder} is of a restore with other arguments: give the same ones to continue it, "
                 "or name another folder"

@@ -163,6 +163,19 @@ def test_a_state_is_of_one_restore_at_a_time(
     assert "is of a restore with other arguments" in said("--lake", lake, "--at", "2020-01-01")
 
 
+def test_a_dry_run_goes_by_its_own_arguments_where_the_state_is_of_others(
+    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = tmp_path / "restore-state"
+    logs.put(tmp_path / "logs" / "others-0", 0, logs.batch(0, 3))
+    assert main(["decode", "--source", str(tmp_path / "logs"), "--lake", str(tmp_path / "lake")]) == 0
+    begun = State(str(state), Request(str(tmp_path / "lake"), None, "", str(state)))
+    begun.pin()
+    begun.keep("cluster")
+    capsys.readouterr()
+    assert planned(capsys, "--lake", lake, "--state", state).keys() == {"orders", "txn"}
+
+
 def entry(begin: int, end: int, at: int) -> Entry:
     """A transaction of all offsets of a range, which the target gave offsets from ``at`` on."""
     return Entry(begin, end, end - begin, 9, 1, ((begin, end - begin, 0, at),), ())
