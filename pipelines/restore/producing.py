@@ -164,7 +164,7 @@ class _Writer:
 
     def _read_journal(self) -> Journal:
         journal = journal_of(self._task)
-        journal.find_last(partial(_is_committed, self._task))
+        journal.find_last(partial(is_committed, self._task))
         return journal
 
     def write(self, window: Window, now: int, until: float | None = None) -> None:
@@ -311,7 +311,7 @@ def _runs(window: Window, delivered: dict[int, int], each: bool) -> tuple[Run, .
     )
 
 
-def _is_committed(task: Task, pending: Entry) -> bool:
+def is_committed(task: Task, pending: Entry) -> bool:
     """Says whether a transaction was committed: whether a READ_COMMITTED consumer gets its last record.
 
     Nothing of this producer follows that record, so no log cleaner has removed it. The transaction is ended:
@@ -325,7 +325,8 @@ def _is_committed(task: Task, pending: Entry) -> bool:
     with asking(task.doing, log):
         reader = consumer(task.request, log)
         try:
-            reader.assign([TopicPartition(task.plan.target, partition, offset)])
+            place = TopicPartition(task.plan.target, partition, offset)
+            reader.assign([place])
             until = time.monotonic() + WAIT_SECONDS
             while time.monotonic() < until:
                 message = reader.poll(1.0)
@@ -338,15 +339,16 @@ def _is_committed(task: Task, pending: Entry) -> bool:
                     if offset_of(message) > offset:
                         return False
                 elif error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
-                    low, _ = reader.get_watermark_offsets(
-                        TopicPartition(task.plan.target, partition), REQUEST_SECONDS
-                    )
+                    low, _ = reader.get_watermark_offsets(place, REQUEST_SECONDS)
                     if low > offset:
                         raise UserError(
                             f"{task.plan.target}-{partition} lost records that were restored: its retention "
                             "deletes them; set retention.ms=-1, then start anew with another --state"
                         )
                     return False  # the log ends before it
+                elif error.name() in _HOPELESS:
+                    raise KafkaException(error)
+            reader.get_watermark_offsets(place, REQUEST_SECONDS)  # or the target does not answer at all
         finally:
             reader.close()
     raise UserError(

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from kafka_log_lake.pipelines.restore.clients import ClientLog, as_user_error, asking, consumer, offset_of
+from kafka_log_lake.pipelines.restore.clients import (
+    REQUEST_SECONDS,
+    ClientLog,
+    as_user_error,
+    asking,
+    consumer,
+    offset_of,
+)
 from kafka_log_lake.pipelines.restore.journal import Entry
 from kafka_log_lake.pipelines.restore.producing import Task, journal_of
 from kafka_log_lake.pipelines.restore.reading import Headers, Limits, PartitionReader, open_reader
@@ -138,7 +145,8 @@ class _Positions:
                     return found  # retention took them
                 elif not error.retriable():
                     raise as_user_error(error, f"{self._topic}-{partition} can't be read back")
-            if time.monotonic() > until:
+            if time.monotonic() > until:  # none is there, or the target does not answer at all
+                self._reader.get_watermark_offsets(TopicPartition(self._topic, partition), REQUEST_SECONDS)
                 break
         self._at = (partition, end)
         return found

@@ -13,9 +13,12 @@ from jsonschema import Draft202012Validator
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.pipelines.restore import journal as journals
+from kafka_log_lake.pipelines.restore import producing, verify
 from kafka_log_lake.pipelines.restore.command import writing_progress
 from kafka_log_lake.pipelines.restore.journal import Entry, confirmed, open_journal
-from kafka_log_lake.pipelines.restore.producing import Throttle
+from kafka_log_lake.pipelines.restore.plan import PartitionPlan
+from kafka_log_lake.pipelines.restore.producing import Task, Throttle, is_committed
+from kafka_log_lake.pipelines.restore.reading import Limits
 from kafka_log_lake.pipelines.restore.request import Request, read_properties
 from kafka_log_lake.pipelines.restore.state import State, alone, check_sources
 from tests.kafka.broker import free_port
@@ -309,6 +312,30 @@ def test_a_target_that_takes_nothing_is_told_from_a_slow_one(
     assert text() == "0 of 12 records, 0 records/s"
     clock[0] += 60
     assert text() == "0 of 12 records, none confirmed for 70 s: does the target answer, has it room?"
+
+
+def test_a_target_that_is_gone_is_not_taken_for_one_without_the_records(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither where the last transaction is asked for, nor where all is read back."""
+    for module, name in (
+        (producing, "WAIT"),
+        (producing, "REQUEST"),
+        (verify, "SILENCE"),
+        (verify, "REQUEST"),
+    ):
+        own = f"_{name}_SECONDS" if name == "SILENCE" else f"{name}_SECONDS"
+        monkeypatch.setattr(module, own, 0.5)
+    request = Request(str(lake), None, f"127.0.0.1:{free_port()}", str(tmp_path))
+    task = Task(request, PartitionPlan("orders", 0, "orders", 12), "1", Limits(1 << 20))
+    with pytest.raises(UserError, match="start the brokers, or correct --bootstrap-server"):
+        is_committed(task, entry(0, 12, 0))
+    journal = open_journal(str(tmp_path), "orders", 0)
+    journal.intend(entry(0, 12, 0))
+    journal.settle(True)
+    journal.close()
+    with pytest.raises(UserError, match=r"orders can't be read back: .* start the brokers"):
+        verify.verify_partition(task)
 
 
 def test_properties_of_java_clients_are_taken(tmp_path: Path) -> None:
