@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.query import command as query
 from kafka_log_lake.pipelines.sql import answers
+from kafka_log_lake.pipelines.sql.kept import MOST_ROWS
 from tests.support import as_command
 from tests.support.answers import answer
 from tests.support.docs import ROOT, blocks
@@ -235,11 +237,16 @@ def test_ctrl_c_ends_a_statement_that_computes() -> None:
     assert not late.is_set()
 
 
-def test_a_question_that_is_asked_again_reads_no_file(lake: str) -> None:
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_question_that_is_asked_again_reads_no_file_unless_the_lake_is_large(
+    lake: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(MOST_ROWS, "segments", most)
     insert(lake, "segments", [{"topic": "t", "partition": 0, "partition_dir": "/d/t-0", "segment": SEGMENT}])
     with connect(lake) as database:
         asked = [database.execute("SELECT topic, segments FROM logs").fetchall()]
         for file in Path(lake, "segments").rglob("*.parquet"):
             file.unlink()
-        asked.append(database.execute("SELECT topic, segments FROM logs").fetchall())
-    assert asked == [[("t", 1)]] * 2
+        with nullcontext() if most else pytest.raises(duckdb.Error):
+            asked.append(database.execute("SELECT topic, segments FROM logs").fetchall())
+    assert asked == [[("t", 1)]] * (1 + most)
