@@ -1,6 +1,6 @@
 """Writes what a name of the package does, from its docstring: ``described("find")`` gives Markdown.
 
-It reads the sources and imports nothing of the package, as the site is made in an environment of its own.
+It reads the sources: what the package exports is imported when it is first asked for.
 """
 
 from __future__ import annotations
