@@ -16,6 +16,7 @@ from benchmarks.harness import ROOT, short
 PAGE = ROOT / "benchmarks" / "README.md"
 MISSING = "not measured yet"
 QUESTIONS = "first_questions"  # the part with a table of its own
+_MET = {True: "met", False: "**missed**", None: ""}
 _BETWEEN = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # Goal in words, part, row. The number of the goal is in the row itself.
@@ -128,16 +129,24 @@ def figure(row: dict[str, Any]) -> str:
     return f"{_spread(row['ratio'])}x: {ours} {unit}, {row['peer']} {theirs} {unit}"
 
 
+def _goal(row: dict[str, Any]) -> str:
+    """Returns the goal of a ratio, and whether it is met."""
+    if row["goal"] is None:
+        return ""
+    return f"{'at least' if row['at_least'] else 'at most'} {row['goal']}x: {_MET[row['met']]}"
+
+
 def _table(head: tuple[str, ...], lines: Sequence[tuple[str, ...]]) -> str:
     marked = [head, tuple("---" for _ in head), *lines]
-    return "".join(f"| {' | '.join(line)} |\n" for line in marked)
+    cells = ([cell.replace("|", "\\|") for cell in line] for line in marked)
+    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
 
 
 def goals(parts: dict[str, Any]) -> str:
     lines = []
     for text, part, name in GOALS:
         row = rows_of(parts, part).get(name)
-        verdict = "" if row is None else {True: "met", False: "**missed**", None: ""}[row["met"]]
+        verdict = _MET[row["met"]] if row else ""
         lines.append((text, figure(row) if row else MISSING, verdict, f"`{part}`"))
     return _table(("goal", "figure", "", "part"), lines)
 
@@ -160,23 +169,22 @@ def floors(parts: dict[str, Any]) -> str:
 def questions(parts: dict[str, Any]) -> str:
     """Each first question beside a count, with the columns that the count reads."""
     lines = [
-        (name, figure(row), row["note"], {True: "met", False: "**missed**"}[row["met"]])
-        for name, row in rows_of(parts, QUESTIONS).items()
+        (name, figure(row), row["note"], _MET[row["met"]]) for name, row in rows_of(parts, QUESTIONS).items()
     ]
     return _table(("page, question", "figure", "in a new connection", ""), lines) if lines else f"{MISSING}\n"
 
 
 def others(parts: dict[str, Any]) -> str:
-    """Rows that no goal speaks of, and no table of their own has."""
+    """Rows that neither GOALS nor a table of their own has."""
     named = {(part, name) for _, part, name in GOALS}
     lines = [
-        (name, figure(row), row["note"], f"`{part}`")
+        (name, figure(row), row["note"], _goal(row), f"`{part}`")
         for part in parts
         if part != QUESTIONS
         for name, row in rows_of(parts, part).items()
         if (part, name) not in named and not name.startswith("floor")
     ]
-    return _table(("", "figure", "", "part"), lines) if lines else f"{MISSING}\n"
+    return _table(("", "figure", "", "goal", "part"), lines) if lines else f"{MISSING}\n"
 
 
 def machines(parts: dict[str, Any]) -> str:
@@ -229,13 +237,14 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 
 
-def main() -> None:
+def filled(text: str) -> str:
+    """Returns the text of the page with the stored figures."""
     parts = report.load()
+    return _BETWEEN.sub(lambda found: f"{found[1]}{TABLES[found[2]](parts)}{found[3]}", text)
 
-    def made(match: re.Match[str]) -> str:
-        return f"{match[1]}{TABLES[match[2]](parts)}{match[3]}"
 
-    PAGE.write_text(_BETWEEN.sub(made, PAGE.read_text()))
+def main() -> None:
+    PAGE.write_text(filled(PAGE.read_text()))
 
 
 if __name__ == "__main__":

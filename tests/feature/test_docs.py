@@ -19,6 +19,8 @@ import yaml
 from packaging.requirements import Requirement
 
 import kafka_log_lake
+from benchmarks import page as figures
+from benchmarks import report
 from kafka_log_lake.pipelines import decode_batches, ingest_raw
 from kafka_log_lake.pipelines.cli.commands import COMMANDS as ALL_COMMANDS
 from kafka_log_lake.pipelines.cli.commands.quality_report import QUALITY_REPORT
@@ -320,6 +322,15 @@ def test_the_site_has_every_option_with_its_default_and_commands() -> None:
     assert found["--currency"][:2] == ["`USD`", "`format-report`"]
     (hours,) = (line for line in site.PARTS["options of maintain"]().splitlines() if "--vacuum" in line)
     assert hours.endswith(" (default 168) |")
+
+
+def test_the_page_of_figures_has_those_that_are_stored() -> None:
+    """If this fails: python -m benchmarks.page"""
+    text = figures.PAGE.read_text()
+    assert figures.filled(text) == text
+    assert text.count("| **missed** |") + text.count(": **missed** |") == sum(
+        row["met"] is False for part in report.load().values() for row in part["rows"]
+    )
 
 
 def test_the_page_of_quality_has_every_option_of_the_report() -> None:
