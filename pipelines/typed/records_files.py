@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -24,7 +27,7 @@ from kafka_log_lake.udfs.values.schemas.profile import (
 )
 from kafka_log_lake.udfs.values.schemas.registry import Registry
 from kafka_log_lake.udfs.values.typed import files as typed_files
-from kafka_log_lake.udfs.values.typed.sample import HEAD_BYTES, SAMPLE_COLUMNS, SAMPLED, sample_of
+from kafka_log_lake.udfs.values.typed.sample import HEAD_BYTES, MOST_BYTES, SAMPLE_COLUMNS, SAMPLED, sample_of
 
 # Of the sample (udfs.values.typed.sample); a segment's name has its base offset
 _ORDER = 'partition, right(segment, 24), segment, batch_position, "offset"'
@@ -64,9 +67,22 @@ def first_rows(lake: str, file: RecordsFile, rows: int, columns: Sequence[str]) 
 
 def lake_sample(records: DeltaTable, topic: str) -> pa.Table:
     """Returns the sample of a topic of a lake. records: the open table."""
+    return sample_of(_first_records(records, topic))
+
+
+def _first_records(records: DeltaTable, topic: str) -> Iterator[pa.RecordBatch]:
+    """Yields the first SAMPLED data records of a topic, in parts of MOST_BYTES: all may be gigabytes."""
     where = f"topic = {sql_literal(topic)} AND NOT is_control AND batch_position < {HEAD_BYTES}"
-    ordered = f"ORDER BY {_ORDER} LIMIT {SAMPLED}"
-    return sample_of(read_rows(records, RECORDS.arrow_schema(), SAMPLE_COLUMNS, where, ordered).to_batches())
+    schema, ordered = RECORDS.arrow_schema(), f"ORDER BY {_ORDER} LIMIT"
+    places = read_rows(records, schema, ("segment", "size_bytes"), where, f"{ordered} {SAMPLED}")
+    segments = places.column("segment").to_pylist()
+    sizes = pc.fill_null(places.column("size_bytes"), 0).to_numpy().astype(np.int64)
+    begins = np.unique(np.cumsum(sizes) // MOST_BYTES, return_index=True)[1].tolist()
+    for begin, end in pairwise([*begins, len(segments)]):
+        named = ", ".join(map(sql_literal, dict.fromkeys(segments[begin:end])))
+        rows = f"{ordered} {end - begin} OFFSET {segments[:begin].count(segments[begin])}"
+        of_part = f"{where} AND segment IN ({named})"
+        yield from read_rows(records, schema, SAMPLE_COLUMNS, of_part, rows).to_batches()
 
 
 def sampled_formats(records: DeltaTable, registry: Registry) -> list[PayloadFormat]:

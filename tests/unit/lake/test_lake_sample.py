@@ -1,0 +1,47 @@
+"""The sample of a topic is read in parts: large records must not lie in memory all at once."""
+
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from kafka_log_lake.pipelines.typed.records_files import lake_sample
+from kafka_log_lake.udfs.format.schema import RECORDS
+
+_SCHEMA = RECORDS.arrow_schema()
+
+
+def _records(folder: Path, size: int, headers: int) -> DeltaTable:
+    """Writes 30 segments of 20 records in files out of order. headers: bytes that a record has besides."""
+    for number in (*range(29, 0, -2), *range(0, 30, 2)):
+        rows = [
+            {
+                "topic": "big",
+                "partition": number % 2,
+                "segment": f"big-{number % 2}/{number:020d}.log",
+                "batch_position": row,
+                "offset": row,
+                "key": b"%d/%d" % (number, row),
+                "value": bytes(size),
+                "is_control": row == 0,
+                "size_bytes": size + headers,
+            }
+            for row in range(20)
+        ]
+        write_deltalake(folder, pa.Table.from_pylist(rows, _SCHEMA), mode="append")
+    return DeltaTable(folder)
+
+
+def _in_order(count: int) -> list[bytes]:
+    keys = [b"%d/%d" % (number, row) for of in (0, 1) for number in range(of, 30, 2) for row in range(1, 20)]
+    return keys[:count]
+
+
+def test_records_of_several_parts_come_in_their_order_and_each_once(tmp_path: Path) -> None:
+    sample = lake_sample(_records(tmp_path, 10, headers=3 << 20), "big")
+    assert sample.column("key").to_pylist() == _in_order(500)
+
+
+def test_large_values_end_the_sample(tmp_path: Path) -> None:
+    sample = lake_sample(_records(tmp_path, 1 << 20, headers=0), "big")
+    assert sample.column("key").to_pylist() == _in_order(16)
