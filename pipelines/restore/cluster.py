@@ -13,7 +13,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kafka_log_lake.pipelines.cli.errors import UserError
-from kafka_log_lake.pipelines.cli.terminal import printable
 from kafka_log_lake.pipelines.listing.cluster_state import ClusterState
 from kafka_log_lake.pipelines.listing.metadata_log import (
     COLUMNS,
@@ -155,9 +154,7 @@ def lines(rows: Sequence[SecurityDone]) -> list[str]:
     text = ", ".join(f"{count:,} {kind}" for kind, count in sorted(written.items())) or "none"
     found = [f"security     {text}"]
     reasons = Counter((one.kind, one.held_back) for one in rows if one.held_back)
-    return found + [
-        f"  held back  {count:,} {kind}: {printable(why)}" for (kind, why), count in sorted(reasons.items())
-    ]
+    return found + [f"  held back  {count:,} {kind}: {why}" for (kind, why), count in sorted(reasons.items())]
 
 
 def _acls(request: Request, state: ClusterState, writes: bool) -> list[SecurityDone]:

@@ -21,7 +21,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable
+from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.restore.clients import admin, consumer
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def lines(rows: Sequence[GroupDone], is_plan: bool = False) -> list[str]:
         if one.held_back:
             reasons[one.group, one.held_back] += 1
     found += [
-        f"  held back  {printable(group)}: {counted_noun(count, 'partition')}: {printable(why)}"
+        f"  held back  {group}: {counted_noun(count, 'partition')}: {why}"
         for (group, why), count in sorted(reasons.items())
     ]
     return found

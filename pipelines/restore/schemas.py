@@ -140,8 +140,7 @@ def lines(rows: Sequence[SchemaDone]) -> list[str]:
     there = ", ".join(f"{count:,} {state}" for state, count in sorted(states.items())) or "none"
     found = [f"schemas      {there}"]
     found += [
-        f"  held back  {printable(one.subject)}{f' version {one.version}' if one.version >= 0 else ''}: "
-        f"{printable(one.held_back)}"
+        f"  held back  {one.subject}{f' version {one.version}' if one.version >= 0 else ''}: {one.held_back}"
         for one in rows
         if one.held_back
     ]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from kafka_log_lake.pipelines.cli.terminal import counted_noun
+from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable
 from kafka_log_lake.pipelines.cli.text_tables import Section, text_lines
 from kafka_log_lake.pipelines.restore import cluster, groups, schemas
 from kafka_log_lake.pipelines.restore.plan import Plan
@@ -66,7 +66,13 @@ class Summary:
             one.asked = one.bytes = one.left_out = one.lost = 0
 
     def lines(self, is_plan: bool = False) -> Iterator[str]:
-        """Yields the lines for a person. is_plan: of a dry run: what would be done."""
+        """Yields the lines for a person. is_plan: of a dry run: what would be done.
+
+        Names and texts of the sources stand in them: what a terminal acts on is escaped.
+        """
+        return map(printable, self._lines(is_plan))
+
+    def _lines(self, is_plan: bool) -> Iterator[str]:
         columns = (
             "topic",
             "to",

@@ -124,6 +124,17 @@ def test_a_wrong_argument_is_one_line(
     assert "secret-word" not in line
 
 
+def test_a_name_that_a_terminal_acts_on_is_escaped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.put(tmp_path / "logs" / "or\x1b[31mders\n-0", 0, flip(logs.batch(0, 3), 70), logs.batch(3, 3))
+    own = ("--rename", "(?s)or.*=orders", "--state", str(tmp_path / "state"))
+    assert main(["restore", "--dry-run", str(tmp_path / "logs"), *own]) == 0
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert r"or\x1b[31mders\n: lost in the sources: 1 range of offsets" in said
+
+
 def test_a_target_that_does_not_answer_is_one_line(
     lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
