@@ -262,21 +262,23 @@ def _workers(on_demand: SparkOnDemand, request: Request, state: State, partition
 def _write(map_: Map, request: Request, plan: Plan, tasks: Sequence[Task]) -> None:
     """Writes all partitions, the largest first, and the tables of the state, also of what failed."""
     try:
-        if sum(map_(settle, tasks)):
-            log.info("continuing: %s confirmed so far", counted_noun(confirmed(request.state)[0], "record"))
-        with phase("writing", writing_progress(request.state, plan.records)):
+        if known := sum(map_(settle, tasks)):
+            log.info("continuing: %s confirmed so far", counted_noun(known, "record"))
+        with phase("writing", writing_progress(request.state, plan.records, known)):
             for _ in map_(restore_partition, tasks):
                 pass
     finally:
         offset_map.write_tables(request.state, [task.plan for task in tasks])
 
 
-def writing_progress(state: str, planned_records: int) -> Callable[[], str]:
-    """Returns what says how far the writing is: records, rate, time left, or how long none was confirmed."""
-    began, (before, _) = time.monotonic(), confirmed(state)
+def writing_progress(state: str, planned_records: int, before: int) -> Callable[[], str]:
+    """Returns what says how far the writing is: records, rate, time left, or how long none was confirmed.
+
+    before: the records that were confirmed when it began.
+    """
     if path_of_uri(state) is None:  # a request for each partition again and again
         return lambda: ""
-
+    began = time.monotonic()
     seen, seen_at = before, began
 
     def text() -> str:

@@ -126,11 +126,13 @@ def journal_of(task: Task) -> Journal:
     return open_journal(task.request.state, task.plan.topic, task.plan.partition)
 
 
-def settle(task: Task) -> bool:
-    """Ends what an earlier process left open, and finds out what it committed. Returns whether it did."""
-    if is_there := journal_of(task).is_there:
-        _Writer(task).journal.close()
-    return is_there
+def settle(task: Task) -> int:
+    """Ends what an earlier process left open, and finds out what it committed. Returns how many records."""
+    if not journal_of(task).is_there:
+        return 0
+    journal = _Writer(task).journal
+    journal.close()
+    return journal.in_all[0]
 
 
 def restore_partition(task: Task) -> int:

@@ -318,7 +318,7 @@ def test_a_target_that_takes_nothing_is_told_from_a_slow_one(
 ) -> None:
     clock = [100.0]
     monkeypatch.setattr("kafka_log_lake.pipelines.restore.command.time.monotonic", lambda: clock[0])
-    text = writing_progress(str(tmp_path), 12)
+    text = writing_progress(str(tmp_path), 12, 0)
     clock[0] += 10
     assert text() == "0 of 12 records, 0 records/s"
     clock[0] += 60
