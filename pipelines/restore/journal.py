@@ -154,7 +154,7 @@ class Journal:
             said = json.loads(content)
             before, (records, size) = said.pop("before"), said.pop("in_all")
             return _Noted(name, before, (records, size), _entry(said))
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, AttributeError):
             raise self._damaged(name) from None
 
     def _damaged(self, name: str) -> UserError:
@@ -179,7 +179,7 @@ def confirmed(state: str) -> tuple[int, int]:
 def _number(name: str) -> int:
     """Returns the number of a file by its name; 0 for a file of others, which is not read."""
     number, dash, _ = name.partition("-")
-    return int(number) if dash and number.isdigit() and name.endswith(".json") else 0
+    return int(number) if dash and number.isdecimal() and name.endswith(".json") else 0
 
 
 def _folder_name(topic: str, partition: int) -> str:

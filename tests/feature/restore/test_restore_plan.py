@@ -206,9 +206,11 @@ def test_a_journal_that_is_damaged_is_one_line(tmp_path: Path) -> None:
     again.close()
     assert open_journal(str(tmp_path), "orders", 0).next_offset == 6
     first, *_ = sorted((tmp_path / "journal" / "orders-0").iterdir())
-    first.write_bytes(b"\xff" + first.read_bytes()[1:])
-    with pytest.raises(UserError, match=rf"{first.name} can't be read: what is restored is not known"):
-        list(open_journal(str(tmp_path), "orders", 0).entries())
+    (first.parent / "²-of-others.json").touch()
+    for damaged in (b"\xff" + first.read_bytes()[1:], b"0\n"):
+        first.write_bytes(damaged)
+        with pytest.raises(UserError, match=rf"{first.name} can't be read: what is restored is not known"):
+            list(open_journal(str(tmp_path), "orders", 0).entries())
 
 
 def test_a_file_that_is_not_whole_is_of_no_transaction_that_was_committed(tmp_path: Path) -> None:
