@@ -213,6 +213,14 @@ def test_a_journal_that_is_damaged_is_one_line(tmp_path: Path) -> None:
             list(open_journal(str(tmp_path), "orders", 0).entries())
 
 
+def test_a_store_that_can_not_be_opened_is_one_line() -> None:
+    with (
+        pytest.raises(UserError, match="--state hdfs://nowhere/state can't be"),
+        alone("hdfs://nowhere/state"),
+    ):
+        pass
+
+
 def test_a_file_that_is_not_whole_is_of_no_transaction_that_was_committed(tmp_path: Path) -> None:
     """Also of a topic whose name is as long as Kafka takes one."""
     name = "t" * 249
