@@ -29,9 +29,9 @@ ODDS = Odds(mad_timestamp=0.15, timestamps=HOSTILE, wrong_base=0.1)
 Open = tuple[Log, LogBatch, bool]
 
 
-def timed_logs(count: int) -> list[Log]:
-    pick = random.Random(29)
-    return [with_file_times(pick, log) for log in random_logs(29, count, ODDS)]
+def timed_logs(count: int, seed: int = 29, odds: Odds = ODDS) -> list[Log]:
+    pick = random.Random(seed)
+    return [_with_file_times(pick, log) for log in random_logs(seed, count, odds)]
 
 
 def transactions_of(logs: list[Log]) -> list[Open]:
@@ -47,7 +47,7 @@ def transactions_of(logs: list[Log]) -> list[Open]:
     return found
 
 
-def with_file_times(pick: random.Random, log: Log) -> Log:
+def _with_file_times(pick: random.Random, log: Log) -> Log:
     """Files that were modified when their last record came, later, earlier, copied, or without a time."""
     segments = []
     for one in log.segments:

@@ -6,7 +6,6 @@ Random logs with hostile timestamps, as tables: nothing is decoded. ``KLL_RANDOM
 from __future__ import annotations
 
 import os
-import random
 import shutil
 from collections import defaultdict
 from datetime import UTC, datetime
@@ -24,9 +23,9 @@ from tests.support import rule_model_compaction as model
 from tests.support.drawn import first
 from tests.support.log_model import NOW, SIZE, Log
 from tests.support.made_database import database_of
-from tests.support.random_logs import Odds, random_logs
+from tests.support.random_logs import Odds
 from tests.support.rule_model_offsets import OffsetModel
-from tests.support.timed_lake import FAR, HOSTILE, HOUR, with_file_times, write_lake
+from tests.support.timed_lake import FAR, HOSTILE, HOUR, timed_logs, write_lake
 
 COUNT = int(os.environ.get("KLL_RANDOM_LOGS", "300"))
 SEED = int(os.environ.get("KLL_RANDOM_SEED", "31"))
@@ -36,8 +35,7 @@ COLUMNS = ", ".join(model.Cleaning._fields)
 
 @pytest.fixture(scope="module")
 def logs() -> list[Log]:
-    pick = random.Random(SEED)
-    return [with_file_times(pick, log) for log in random_logs(SEED, COUNT, ODDS)]
+    return timed_logs(COUNT, SEED, ODDS)
 
 
 def rows_of_records(logs: list[Log]) -> pa.Table:
