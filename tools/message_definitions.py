@@ -40,7 +40,6 @@ _SOURCES = {
         r"LeaderChangeMessage|(?:Snapshot(?:Head|Foot)er|KRaftVersion|Voters)Record",
     ),
 }
-JARS = tuple(sorted({jar for jar, _ in _SOURCES.values()}))
 _NOT_OF_BYTES = {"about", "entityType", "ignorable", "mapKey", "zeroCopy", "latestVersionUnstable"}
 Definition = dict[str, Any]
 
