@@ -175,6 +175,8 @@ def test_help_names_every_command() -> None:
         (["decode", "--config", "/dev/zero"], "--config: cannot read /dev/zero: it is a device"),
         (["decode", "--interval", "x"], "--interval must be a number of 0 or above, such as 0.5, not 'x'"),
         (["find", "x", "--not", "--limit", "3"], "--not goes before a condition of find, as in --not --key"),
+        (["find", "x", "--not", "--topics", "t"], "--not goes before a condition of find"),
+        (["find", "x", "--not", "--committed"], "--not goes before a condition of find"),
         (
             ["inspect", SEGMENT, "--html", f"{SEGMENT}/page.html"],
             f"--html {SEGMENT}/page.html can't be written: Not a directory",
