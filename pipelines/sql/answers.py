@@ -19,6 +19,7 @@ import pyarrow as pa
 from kafka_log_lake.pipelines.cli.errors import UserError, with_own_paths
 from kafka_log_lake.pipelines.cli.terminal import printable
 from kafka_log_lake.pipelines.sql.connection import advice
+from kafka_log_lake.pipelines.sql.interrupts import run_apart
 from kafka_log_lake.pipelines.sql.json_rows import json_lines
 from kafka_log_lake.pipelines.sql.rows import ResultColumn, printed
 from kafka_log_lake.pipelines.sql.statements import duckdb_text, tokens
@@ -68,20 +69,10 @@ def _run(
     database: duckdb.DuckDBPyConnection, statement: str, kinds: frozenset[duckdb.StatementType]
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch], bool]:
     """Runs a statement. Returns its schema, its rows, and whether they are a plan (EXPLAIN)."""
-    thread = ThreadPoolExecutor(1)
-
-    def computed(work: Callable[[], Any]) -> Any:
-        """Calls DuckDB in another thread: in this one Ctrl-C would wait until it is done."""
-        try:
-            return thread.submit(work).result()
-        except (KeyboardInterrupt, SystemExit):
-            database.interrupt()
-            thread.shutdown()  # the connection is in use until then
-            raise
-
+    computed = partial(run_apart, database, ThreadPoolExecutor(1))
     with _wrong_statements_in_one_line(partial(advice, database, statement)):
         judged, is_plan = _judged(database, duckdb_text(statement), kinds)
-        relation = computed(lambda: database.sql(judged))
+        relation: Any = computed(lambda: database.sql(judged))
         if relation is None:  # what a shell made
             return pa.schema([]), iter(()), False
         reader = computed(lambda: relation.to_arrow_reader(_BATCH_ROWS))

@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 
 import duckdb
 
 from kafka_log_lake.pipelines.engine.delta import sql_literal
+from kafka_log_lake.pipelines.sql.interrupts import run_apart
 from kafka_log_lake.pipelines.sql.statements import definition
 from kafka_log_lake.pipelines.sql.types import quoted
 from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS
@@ -76,10 +78,14 @@ class KeptViews:
                 self._keep(self._database, names)
 
     def _keep(self, database: duckdb.DuckDBPyConnection, names: list[str]) -> None:
-        for name in names:
-            self._wanted.remove(name)
-            for statement in _delivery(database) if name == _COMMITTED else _keeping(name):
-                database.execute(statement).fetchall()
+        def run(statement: str) -> None:
+            database.execute(statement).fetchall()
+
+        with ThreadPoolExecutor(1) as thread:
+            for name in names:
+                self._wanted.remove(name)
+                for statement in _delivery(database) if name == _COMMITTED else _keeping(name):
+                    run_apart(database, thread, partial(run, statement))
 
 
 def _keeping(name: str) -> Iterator[str]:
