@@ -24,6 +24,7 @@ from kafka_log_lake.pipelines.cli.status import phase
 from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.cli.values import partition_number
 from kafka_log_lake.pipelines.decode.decode_into import decode_into
+from kafka_log_lake.pipelines.engine.driver import driver_of
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.engine.pool import Map
 from kafka_log_lake.pipelines.engine.run_command import run_command
@@ -239,10 +240,16 @@ def _workers(on_demand: SparkOnDemand, request: Request, state: State, partition
     """Returns what maps a function over partitions, and how many it may do at the same time.
 
     Processes of this machine do, or tasks of a cluster of Spark. Raises a UserError where these don't see the
-    state: it has the journals.
+    state, which has the journals, or where Spark may run a task twice at a time: each of the two would end
+    the other, until Spark gives the job up.
     """
     if not on_demand.has_executors:
         return on_demand.processes.map, max(1, min(request.processes, partitions))
+    runs_twice: str | None = None
+    with driver_of(on_demand.spark).conf_errors():  # a service may not tell it
+        runs_twice = on_demand.spark.conf.get("spark.speculation", None)
+    if runs_twice == "true":
+        raise UserError("spark.speculation is on: add --conf spark.speculation=false to spark-submit")
     at_once = on_demand.tasks_of(partitions)
     if not all(on_demand.map(sees, [(request.state, state.restore_id)] * on_demand.tasks_of(1 << 20))):
         raise UserError(

@@ -17,6 +17,7 @@ import pytest
 
 from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
+from kafka_log_lake.pipelines.engine.session import configured
 from kafka_log_lake.pipelines.restore import command, targets
 from kafka_log_lake.pipelines.restore.plan import NAMES, make_plan
 from kafka_log_lake.pipelines.restore.producing import Task, restore_partition
@@ -30,6 +31,7 @@ from tests.support.restored import Made, made_lake, wait_for_first_transaction
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+CORE_SETTINGS = "spark.sql.legacy.setCommandRejectsSparkCoreConfs"
 RATE = 120_000  # bytes a second: some seconds for what is written here
 ATTEMPT = """
 import pickle, sys
@@ -77,6 +79,9 @@ def test_workers_of_spark_that_are_killed_cost_no_record(
     assert main([*argv, "--append"]) == 2
     (line,) = [one for one in capsys.readouterr().err.splitlines() if one.startswith("error: ")]
     assert "is not the same folder on Spark's executors: name one that they share" in line
+    with configured(spark, {CORE_SETTINGS: "false"}), configured(spark, {"spark.speculation": "true"}):
+        assert main([*argv, "--append"]) == 2
+    assert "--conf spark.speculation=false" in capsys.readouterr().err
 
 
 def test_a_task_that_was_taken_for_dead_ends_and_writes_nothing_twice(
