@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from kafka_log_lake.pipelines.engine.delta import data_files, read_rows, sql_literal
 from kafka_log_lake.pipelines.lake.address import table_path
@@ -92,6 +91,6 @@ def sampled_formats(records: DeltaTable, registry: Registry) -> list[PayloadForm
     functions = TypedFunctions(registry)
     looks: dict[str, Counter[PayloadKind]] = defaultdict(Counter)
     for topic in files_by_topic(records):
-        with suppress(OSError, DeltaError):  # a topic with a file that is gone has no sample
+        with suppress(OSError, pa.ArrowException):  # a topic with a file that is gone has no sample
             looks[topic] += count_looks(functions, topic, lake_sample(records, topic))
     return payload_formats(looks)

@@ -1,12 +1,14 @@
 """The sample of a topic is read in parts: large records must not lie in memory all at once."""
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from kafka_log_lake.pipelines.typed.records_files import lake_sample
+from kafka_log_lake.pipelines.typed.records_files import lake_sample, sampled_formats
 from kafka_log_lake.udfs.format.schema import RECORDS
+from kafka_log_lake.udfs.values.schemas.registry import Registry
 
 _SCHEMA = RECORDS.arrow_schema()
 
@@ -45,3 +47,20 @@ def test_records_of_several_parts_come_in_their_order_and_each_once(tmp_path: Pa
 def test_large_values_end_the_sample(tmp_path: Path) -> None:
     sample = lake_sample(_records(tmp_path, 1 << 20, headers=0), "big")
     assert sample.column("key").to_pylist() == _in_order(16)
+
+
+def test_a_file_that_is_gone_costs_the_formats_of_its_topic_alone(tmp_path: Path) -> None:
+    for topic in ("gone", "there"):
+        row: dict[str, object] = {
+            "topic": topic,
+            "partition": 0,
+            "segment": f"{topic}-0/{0:020d}.log",
+            "batch_position": 0,
+        }
+        row |= {"offset": 0, "value": b"text", "is_control": False, "size_bytes": 4}
+        rows = pa.Table.from_pylist([row], _SCHEMA)
+        write_deltalake(tmp_path, rows, mode="append", partition_by=["topic", "partition"])
+    (file,) = tmp_path.glob("topic=gone/**/*.parquet")
+    os.remove(file)
+    found = sampled_formats(DeltaTable(tmp_path), Registry())
+    assert {of_topic.topic for of_topic in found} == {"there"}
