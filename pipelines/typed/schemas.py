@@ -135,7 +135,7 @@ def kept_formats(lake: str) -> TopicFormats:
             return TopicFormats.parsed(json.loads(file.read()))
     except FileNotFoundError:
         pass
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         log.warning("%s/%s cannot be read; give --formats again: %s", folder, _FORMATS, error)
     return TopicFormats()
 
