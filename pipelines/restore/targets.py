@@ -172,7 +172,7 @@ def _listed(settings: Mapping[str, str]) -> str:
 
 
 def _back(settings: Iterable[str], configs: Mapping[str, str]) -> str:
-    """Returns the options of kafka-configs.sh that set settings back to the source's."""
+    """Returns the options of kafka-configs.sh that set settings to what a topic had."""
     values = {name: configs[name] for name in settings if name in configs}
     own = [f"{name}=[{value}]" if "," in value else f"{name}={value}" for name, value in values.items()]
     none = [name for name in settings if name not in configs]
@@ -276,11 +276,11 @@ def _settings_of(request: Request, topics: Sequence[TopicPlan]) -> Checked:
             int(settings.get("message.timestamp.after.max.ms") or _MOST),
             settings.get("message.timestamp.type") != "LogAppendTime",
         )
-        checked.warnings += _warnings(topic, settings, checked.limits[topic.target])
+        checked.warnings += warnings_of(topic, settings, checked.limits[topic.target])
     return checked
 
 
-def _warnings(topic: TopicPlan, settings: Mapping[str, str], limits: Limits) -> list[str]:
+def warnings_of(topic: TopicPlan, settings: Mapping[str, str], limits: Limits) -> list[str]:
     """Returns what the settings of a topic would do to what is restored, with the commands against it."""
     now = time.time_ns() // 1_000_000
     times = [t for one in topic.partitions for t in (one.earliest, one.latest) if t is not None and t != -1]
@@ -288,10 +288,10 @@ def _warnings(topic: TopicPlan, settings: Mapping[str, str], limits: Limits) -> 
 
     def meanwhile(name: str, value: str, why: str) -> None:
         was = settings.get(name)
+        back = _back([name], {} if was is None else {name: was})
         found.append(
             f"{topic.target}: {name}={was} {why}; meanwhile: kafka-configs.sh --alter --topic {topic.target} "
-            f"--add-config {name}={value}, then back: --add-config {name}="
-            + (f"[{was}]" if was and "," in was else f"{was}")
+            f"{_back([name], {name: value})}, then back: {back}"
         )
 
     if "delete" in settings.get("cleanup.policy", ""):

@@ -13,10 +13,10 @@ from jsonschema import Draft202012Validator
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.pipelines.restore import journal as journals
-from kafka_log_lake.pipelines.restore import producing, verify
+from kafka_log_lake.pipelines.restore import producing, targets, verify
 from kafka_log_lake.pipelines.restore.command import writing_progress
 from kafka_log_lake.pipelines.restore.journal import Entry, confirmed, open_journal
-from kafka_log_lake.pipelines.restore.plan import PartitionPlan
+from kafka_log_lake.pipelines.restore.plan import PartitionPlan, TopicPlan
 from kafka_log_lake.pipelines.restore.producing import Task, Throttle, is_committed
 from kafka_log_lake.pipelines.restore.reading import Limits
 from kafka_log_lake.pipelines.restore.request import Request, read_properties
@@ -144,6 +144,14 @@ def test_a_target_that_does_not_answer_is_one_line(
     assert f"no answer from {nobody}" in line
     assert "start the brokers, or correct --bootstrap-server" in line
     assert not (tmp_path / "restore.json").exists()
+
+
+def test_a_setting_of_several_words_is_quoted_for_a_shell() -> None:
+    """zsh ends a command with [...] that names no file."""
+    kept = {"cleanup.policy": "compact,delete", "retention.ms": "1000"}
+    (line,) = targets.warnings_of(TopicPlan("t", "t", 1, ()), kept, Limits(1 << 20))
+    assert "--topic t --add-config cleanup.policy=delete, then back:" in line
+    assert line.endswith("--add-config 'cleanup.policy=[compact,delete]'")
 
 
 def test_several_copies_of_a_partition_are_refused(
