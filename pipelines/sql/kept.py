@@ -47,7 +47,7 @@ _HELD_TOPICS = """
 SELECT topic FROM undelivered_offsets UNION SELECT topic FROM last_stable_offsets
 UNION SELECT topic FROM log_starts WHERE is_cut ORDER BY topic
 """
-SCHEMA = "kept"
+SCHEMA = "_kept"  # a user may have a schema of his own
 
 
 class KeptViews:
