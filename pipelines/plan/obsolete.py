@@ -95,6 +95,7 @@ def _emptied(gone: list[LedgerRow], listing: Listing, known: pa.Table) -> set[st
 
     The cleaner gives what it makes of a group of segments the modification time of the last of them, in
     milliseconds (``LogCleaner.cleanSegments``). That one may have come and gone since the last run.
+    A segment whose bytes a tier has now got the time of its upload: the cleaner never touches a tier.
     """
     if not gone:
         return set()
@@ -103,8 +104,10 @@ def _emptied(gone: list[LedgerRow], listing: Listing, known: pa.Table) -> set[st
     before = known.filter(pc.is_in(known.column("segment"), listed.column("segment").combine_chunks()))
     was = dict(zip(before.column("segment").to_pylist(), before.column("modified").to_pylist(), strict=True))
     there: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-    for file in listed.select(["partition_dir", "file_base_offset", "modified", "segment"]).to_pylist():
-        changed = was.get(file["segment"], file["modified"]) != file["modified"]
+    for file in listed.to_pylist():
+        in_folder = (file["file"] or file["segment"]).startswith(f"{file['partition_dir']}/")
+        is_of_disk = in_folder or file["landed_at"] is not None
+        changed = is_of_disk and was.get(file["segment"], file["modified"]) != file["modified"]
         there[file["partition_dir"]].append((file["file_base_offset"], file["modified"], changed))
     emptied = set()
     for row in gone:

@@ -129,7 +129,11 @@ def test_segments_that_leave_the_disk_before_and_after_their_upload_are_decoded_
 
 
 def test_a_disk_that_lost_the_topic_takes_nothing_from_a_lake(case: Path, tmp_path: Path) -> None:
+    """Uploads have the times that the cleaner's output would have: that of the last file, in milliseconds."""
     lake, anew = tmp_path / "lake", tmp_path / "anew"
+    last_file = on_disk(case) / f"{739:020}.log"
+    for path in [last_file, *(case / "tier").rglob("*-*.*")]:
+        os.utime(path, ns=(1_740_787_364_580_000_000,) * 2)
     decode(case, lake)
     shutil.rmtree(on_disk(case))
     decode(case, lake)

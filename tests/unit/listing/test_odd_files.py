@@ -186,7 +186,6 @@ _OWN_FILES = {
     *("pipelines/recover/log_writer.py", "pipelines/recover/restore.py", "pipelines/recover/page.py"),
     *("pipelines/recover/mirrors.py", "pipelines/recover/quorum.py", "pipelines/recover/report_folder.py"),
     *("pipelines/restore/state.py", "pipelines/restore/files.py", "pipelines/restore/page.py"),
-    "pipelines/restore/schemas.py",
 }
 _OPENING = {"open", "read_text", "read_bytes", "fdopen", "copyfile", "fromfile", "memmap"}
 
