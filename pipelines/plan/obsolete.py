@@ -20,6 +20,7 @@ from kafka_log_lake.pipelines.cli.terminal import counted_noun, first_lines, fir
 from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.plan import ledger
 from kafka_log_lake.pipelines.plan.ledger import LedgerRow, Partition
+from kafka_log_lake.udfs.storage.byte_source import path_of_uri
 
 
 def gone_segments(missing: pa.Table, listing: Listing, known: pa.Table) -> Iterator[Gone]:
@@ -95,7 +96,7 @@ def _emptied(gone: list[LedgerRow], listing: Listing, known: pa.Table) -> set[st
 
     The cleaner gives what it makes of a group of segments the modification time of the last of them, in
     milliseconds (``LogCleaner.cleanSegments``). That one may have come and gone since the last run.
-    A segment whose bytes a tier has now got the time of its upload: the cleaner never touches a tier.
+    Objects of a store or a tier have the time of their upload, which says nothing of the cleaner.
     """
     if not gone:
         return set()
@@ -105,9 +106,9 @@ def _emptied(gone: list[LedgerRow], listing: Listing, known: pa.Table) -> set[st
     was = dict(zip(before.column("segment").to_pylist(), before.column("modified").to_pylist(), strict=True))
     there: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     for file in listed.to_pylist():
-        in_folder = (file["file"] or file["segment"]).startswith(f"{file['partition_dir']}/")
-        is_of_disk = in_folder or file["landed_at"] is not None
-        changed = is_of_disk and was.get(file["segment"], file["modified"]) != file["modified"]
+        uri = file["file"] or file["segment"]
+        is_on_disk = path_of_uri(uri) is not None and uri.startswith(f"{file['partition_dir']}/")
+        changed = is_on_disk and was.get(file["segment"], file["modified"]) != file["modified"]
         there[file["partition_dir"]].append((file["file_base_offset"], file["modified"], changed))
     emptied = set()
     for row in gone:

@@ -159,6 +159,18 @@ def test_a_segment_lost_from_the_middle_stays_with_a_warning() -> None:
     ]
 
 
+@pytest.mark.parametrize(("store", "left"), [("file:///a", set()), ("s3://bucket", {10})])
+def test_the_time_of_a_file_tells_of_the_cleaner_and_that_of_an_object_does_not(
+    store: str, left: set[int]
+) -> None:
+    folder = f"{store}/t-0"
+    made = plan(
+        [listed(folder, 0, modified=1_000), listed(folder, 20)],
+        [known(folder, 0, 9), known(folder, 10, 19, modified=1_000), known(folder, 20, 29)],
+    )
+    assert {10} - {base for _, base in going(made)} == left
+
+
 def test_a_file_that_can_still_be_seen_is_not_gone() -> None:
     here = listed(A, 9, wanted=False)
     assert going(plan([listed(A, 0), here], [known(A, 0, 17), known(A, 9, 17)])) == set()
