@@ -22,13 +22,13 @@ def run_command(
     run: takes the ``SparkOnDemand`` if ``with_spark``, the settings, and the other arguments by name.
     """
     set_up_logging()
+    reads.reset()
 
     def job() -> None:
         parsed = parse_arguments(command, argv)
         if parsed is None:
             return
         settings, others = parsed
-        reads.reset()
         if argv is None:  # the process runs this command and nothing else
             from kafka_log_lake.udfs.no_pandas import without_pandas
 
