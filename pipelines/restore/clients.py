@@ -71,14 +71,14 @@ class ClientLog:
 
 def config_of(request: Request, **more: Any) -> dict[str, Any]:
     """Returns the properties of a client of the target. more: with ``_`` for ``.``."""
-    own = {name.replace("_", "."): value for name, value in more.items()}
+    of_client = {name.replace("_", "."): value for name, value in more.items()}
     return {
         "bootstrap.servers": request.bootstrap,
         "client.id": "kafka-log-lake-restore",
         "log_level": 0,
         "socket.connection.setup.timeout.ms": 10_000,
         **request.client,
-        **own,
+        **of_client,
     }
 
 
@@ -100,14 +100,16 @@ _OF_PRODUCERS = ("compression.", "linger.", "batch.", "queue.buffering.", "messa
 
 def admin(request: Request, log: ClientLog | None = None) -> AdminClient:
     """Opens an admin client."""
-    found = {name: value for name, value in config_of(request).items() if not name.startswith(_OF_PRODUCERS)}
-    return _made(AdminClient, found, log or ClientLog())
+    properties = {
+        name: value for name, value in config_of(request).items() if not name.startswith(_OF_PRODUCERS)
+    }
+    return _made(AdminClient, properties, log or ClientLog())
 
 
 def consumer(request: Request, log: ClientLog | None = None, **more: Any) -> Consumer:
     """Opens a consumer that reads committed records where it is assigned, and joins no group."""
-    found = {name: value for name, value in config_of(request).items() if not name.startswith(_OF_PRODUCERS)}
-    own = config_of(
+    shared = {name: value for name, value in config_of(request).items() if not name.startswith(_OF_PRODUCERS)}
+    properties = config_of(
         request,
         group_id="kafka-log-lake-restore",
         isolation_level="read_committed",
@@ -117,7 +119,11 @@ def consumer(request: Request, log: ClientLog | None = None, **more: Any) -> Con
         enable_partition_eof=True,
         **more,
     )
-    kept = {name: value for name, value in own.items() if name in found or not name.startswith(_OF_PRODUCERS)}
+    kept = {
+        name: value
+        for name, value in properties.items()
+        if name in shared or not name.startswith(_OF_PRODUCERS)
+    }
     return _made(Consumer, kept, log or ClientLog())
 
 
@@ -154,7 +160,7 @@ def asking(doing: str, log: ClientLog | None = None) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        found = error.args[0]
-        if not isinstance(found, KafkaError):
+        cause = error.args[0]
+        if not isinstance(cause, KafkaError):
             raise UserError(f"{doing}: {one_line(error)}") from None
-        raise as_user_error(log.say(found) if log else found, doing) from None
+        raise as_user_error(log.say(cause) if log else cause, doing) from None

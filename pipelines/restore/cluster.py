@@ -81,10 +81,10 @@ def topic_specs(database: duckdb.DuckDBPyConnection, topics: Sequence[str]) -> d
 
 
 def _configs(state: ClusterState, topic: str) -> dict[str, str]:
-    own = state.configs.get(("topic", topic), {})
+    settings = state.configs.get(("topic", topic), {})
     return {
         name: value
-        for name, value in sorted(own.items())
+        for name, value in sorted(settings.items())
         if name not in _OF_BROKERS and not name.startswith(_INTERNAL)
     }
 
@@ -101,7 +101,9 @@ def cluster_state(database: duckdb.DuckDBPyConnection, topics: Sequence[str] = (
     ).fetchall()
     states = [_state_of_log(database, folder) for (folder,) in folders]
     wanted = set(topics)
-    return max(states, key=lambda one: (len(wanted & set(one.topics.values())), one.reached), default=None)
+    return max(
+        states, key=lambda state: (len(wanted & set(state.topics.values())), state.reached), default=None
+    )
 
 
 def _state_of_log(database: duckdb.DuckDBPyConnection, folder: str) -> ClusterState:
@@ -150,21 +152,21 @@ def lines(rows: Sequence[SecurityDone]) -> list[str]:
     """Returns lines of text for a person: how many were written, and how many were not and why."""
     if not rows:
         return []
-    written = Counter(one.kind for one in rows if not one.held_back)
+    written = Counter(row.kind for row in rows if not row.held_back)
     text = ", ".join(f"{count:,} {kind}" for kind, count in sorted(written.items())) or "none"
-    found = [f"security     {text}"]
-    reasons = Counter((one.kind, one.held_back) for one in rows if one.held_back)
-    return found + [f"  held back  {count:,} {kind}: {why}" for (kind, why), count in sorted(reasons.items())]
+    texts = [f"security     {text}"]
+    reasons = Counter((row.kind, row.held_back) for row in rows if row.held_back)
+    return texts + [f"  held back  {count:,} {kind}: {why}" for (kind, why), count in sorted(reasons.items())]
 
 
 def _acls(request: Request, state: ClusterState, writes: bool) -> list[SecurityDone]:
     from kafka_log_lake.pipelines.restore.clients import admin
 
     done, asked = list[SecurityDone](), dict[Any, SecurityDone]()
-    for one in sorted(state.acls.values(), key=lambda acl: sorted(acl.items())):
-        own = _renamed(request, one)
-        row = SecurityDone(ACLS, _acl_name(own), command=acl_command(own, request.bootstrap))
-        binding = _binding(own)
+    for acl in sorted(state.acls.values(), key=lambda acl: sorted(acl.items())):
+        renamed = _renamed(request, acl)
+        row = SecurityDone(ACLS, _acl_name(renamed), command=acl_command(renamed, request.bootstrap))
+        binding = _binding(renamed)
         if binding is None:
             done.append(replace(row, held_back="confluent-kafka does not know this kind: run the command"))
         else:
@@ -183,26 +185,26 @@ def _acls(request: Request, state: ClusterState, writes: bool) -> list[SecurityD
     return sorted(done, key=attrgetter("name"))
 
 
-def _renamed(request: Request, one: Mapping[str, str]) -> dict[str, str]:
+def _renamed(request: Request, acl: Mapping[str, str]) -> dict[str, str]:
     """Returns the ACL of a topic under its new name; of a prefix, or of all topics, as it is."""
-    own = dict(one)
-    is_one_topic = one["resource_type"] == "topic" and one["pattern_type"] == "literal"
-    if is_one_topic and one["resource_name"] != "*":
+    renamed = dict(acl)
+    is_one_topic = acl["resource_type"] == "topic" and acl["pattern_type"] == "literal"
+    if is_one_topic and acl["resource_name"] != "*":
         try:
-            own["resource_name"] = request.renamed(one["resource_name"])
+            renamed["resource_name"] = request.renamed(acl["resource_name"])
         except UserError:  # an ACL may name what no topic can be called
-            return own
-    return own
+            return renamed
+    return renamed
 
 
-def _acl_name(one: Mapping[str, str]) -> str:
+def _acl_name(acl: Mapping[str, str]) -> str:
     return (
-        f"{one['permission']} {one['principal']} from {one['host']} to {one['operation']} "
-        f"{one['resource_type']} {one['resource_name']} ({one['pattern_type']})"
+        f"{acl['permission']} {acl['principal']} from {acl['host']} to {acl['operation']} "
+        f"{acl['resource_type']} {acl['resource_name']} ({acl['pattern_type']})"
     )
 
 
-def _binding(one: Mapping[str, str]) -> Any:
+def _binding(acl: Mapping[str, str]) -> Any:
     """Returns an ACL as confluent-kafka has it; None where it does not know it."""
     from confluent_kafka.admin import (
         AclBinding,
@@ -214,13 +216,13 @@ def _binding(one: Mapping[str, str]) -> Any:
 
     try:
         return AclBinding(
-            ResourceType[_RESOURCES[one["resource_type"]]],
-            one["resource_name"],
-            ResourcePatternType[one["pattern_type"].upper()],
-            one["principal"],
-            one["host"],
-            AclOperation[one["operation"].replace("-", "_").upper()],
-            AclPermissionType[one["permission"].upper()],
+            ResourceType[_RESOURCES[acl["resource_type"]]],
+            acl["resource_name"],
+            ResourcePatternType[acl["pattern_type"].upper()],
+            acl["principal"],
+            acl["host"],
+            AclOperation[acl["operation"].replace("-", "_").upper()],
+            AclPermissionType[acl["permission"].upper()],
         )
     except KeyError:
         return None
@@ -254,10 +256,10 @@ def _there(client: Any) -> set[tuple[Any, ...]]:
         )
     )
     try:
-        found = client.describe_acls(everything, request_timeout=_SECONDS).result(_SECONDS)
+        bindings = client.describe_acls(everything, request_timeout=_SECONDS).result(_SECONDS)
     except KafkaException:
         return set()
-    return {_identity(one) for one in found}
+    return {_identity(binding) for binding in bindings}
 
 
 def _failure(future: Any) -> str:
@@ -267,10 +269,10 @@ def _failure(future: Any) -> str:
     try:
         future.result(_SECONDS + 10)
     except KafkaException as error:
-        found = error.args[0]
-        if found.name() == "SECURITY_DISABLED":
+        refusal = error.args[0]
+        if refusal.name() == "SECURITY_DISABLED":
             return "the target has no authorizer: set authorizer.class.name of its brokers"
-        return " ".join(f"the target: {found.str()} ({found.name()})".split())
+        return " ".join(f"the target: {refusal.str()} ({refusal.name()})".split())
     return ""
 
 
@@ -300,7 +302,9 @@ def _users(
             yield SecurityDone(SCRAM, f"{name} ({mechanism})", NO_PASSWORD)
     if not by_user or not writes:
         yield from (
-            SecurityDone(SCRAM, f"{name} ({kind})") for name, own in by_user.items() for kind, _ in own
+            SecurityDone(SCRAM, f"{name} ({kind})")
+            for name, credentials in by_user.items()
+            for kind, _ in credentials
         )
         return
     client = admin(request)
@@ -320,11 +324,11 @@ def _passwords(path: str | None) -> dict[str, str]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8, or too large"
         raise UserError(f"--scram-passwords: cannot read {path}: {reason}") from None
-    found = {}
+    passwords = {}
     for number, line in enumerate(text.splitlines(), 1):
         name, equals, password = line.partition("=")
         if line.strip() and not line.startswith("#"):
             if not (name and equals and password):
                 raise UserError(f"--scram-passwords {path}, line {number}: write user=password")
-            found[name] = password
-    return found
+            passwords[name] = password
+    return passwords

@@ -121,8 +121,8 @@ def _request(settings: Settings, others: dict[str, Any]) -> Request:
     except UserError as error:
         raise UserError(str(error).replace("--lake", "--state")) from None
     client = {} if others["config"] is None else read_properties(others["config"])
-    if own := sorted(name for name in client if name in DECIDED):
-        log.warning("--config: restore itself decides %s: left out", ", ".join(own))
+    if decided := sorted(name for name in client if name in DECIDED):
+        log.warning("--config: restore itself decides %s: left out", ", ".join(decided))
     return Request(
         lake=lake or f"{state}/lake",
         at=others["at"],
@@ -160,7 +160,7 @@ def _decode(on_demand: SparkOnDemand, settings: Settings, sources: tuple[str, ..
     """Decodes or heals the sources into the state's lake: all offsets, as proofs need what is around."""
     also = "|".join(_ALSO_DECODED)
     topics = settings.topics and f"(?:{settings.topics})|{also}"
-    own = dataclasses.replace(
+    of_lake = dataclasses.replace(
         settings,
         source=sources,
         lake=request.lake,
@@ -172,10 +172,10 @@ def _decode(on_demand: SparkOnDemand, settings: Settings, sources: tuple[str, ..
         one_copy=not is_named(sources),
     )
     if is_named(sources):
-        done = recover(own, partial(decode_into, on_demand, drops_missing=True), on_demand.map)
+        done = recover(of_lake, partial(decode_into, on_demand, drops_missing=True), on_demand.map)
         summary, more = done.summary, done.warnings()
     else:
-        summary, more = decode_into(on_demand, own), []
+        summary, more = decode_into(on_demand, of_lake), []
     for warning in (*summary.warnings, *more):
         log.warning("%s", warning)
 
@@ -197,7 +197,7 @@ def _dry_run(
         summary.warnings += checked.warnings
         if not (is_continued or request.append):
             summary.warnings += targets.with_records(request, plan, target)
-        missing = [one.target for one in plan.topics if one.target not in target.partitions]
+        missing = [topic.target for topic in plan.topics if topic.target not in target.partitions]
         summary.warnings += [f"the target has no topic {name}: --create yes creates it" for name in missing]
     for warning in summary.warnings:
         log.warning("%s", warning)
@@ -214,7 +214,7 @@ def _restore(
 ) -> None:
     target = targets.look(request)
     targets.check(request, plan, target, state.is_continued)
-    specs = cluster.topic_specs(database, [one.topic for one in plan.topics])
+    specs = cluster.topic_specs(database, [topic.topic for topic in plan.topics])
     missing, said = targets.missing(request, plan, target, specs)
     summary.warnings += state.note(target.cluster_id, said)
     targets.make(request, missing)
@@ -229,7 +229,10 @@ def _restore(
     summary.schemas += schemas.restore_schemas(request, plan)
     map_, at_once = _workers(on_demand, request, state, len(plan.partitions))
     request = dataclasses.replace(request, processes=at_once)  # each has its part of --max-bytes-per-second
-    tasks = [Task(request, one, state.restore_id, checked.limits[one.target]) for one in plan.partitions]
+    tasks = [
+        Task(request, partition, state.restore_id, checked.limits[partition.target])
+        for partition in plan.partitions
+    ]
     _write(map_, request, plan, tasks)
     _verify(map_, tasks, summary)
     translator = offset_map.Translator(offset_map.read(request.state))
@@ -305,20 +308,20 @@ def writing_progress(state: str, planned_records: int, before: int) -> Callable[
 
 
 def _verify(map_: Map, tasks: Sequence[Task], summary: Summary) -> None:
-    done = {one.topic: one for one in summary.topics}
+    done = {topic.topic: topic for topic in summary.topics}
     with phase("reading back"):
-        found: list[Verified] = list(map_(verify_partition, tasks))
-    for one in found:
-        of_topic = done[one.topic]
-        of_topic.restored += one.restored
-        of_topic.verified += one.verified
-        add_held(summary, one.topic, one.held)
-        summary.wrong += one.wrong
+        of_partitions: list[Verified] = list(map_(verify_partition, tasks))
+    for partition in of_partitions:
+        of_topic = done[partition.topic]
+        of_topic.restored += partition.restored
+        of_topic.verified += partition.verified
+        add_held(summary, partition.topic, partition.held)
+        summary.wrong += partition.wrong
 
 
 def _print(summary: Summary, as_json: bool) -> None:
     print(summary.as_json() if as_json else "\n".join(summary.lines()))
-    total = sum(one.verified for one in summary.topics)
+    total = sum(topic.verified for topic in summary.topics)
     if total and not as_json and summary.is_whole:
         log.info("%s restored and read back equal, %.0f s", counted_noun(total, "record"), summary.seconds)
 

@@ -37,10 +37,10 @@ class Files:
 
     def _listed(self, kind: fs.FileType) -> list[str]:
         try:
-            found = self._system.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
+            entries = self._system.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
         except OSError as error:
             raise UserError(f"--state {self.place} can't be listed: {one_line(error)}") from None
-        return sorted(one.base_name for one in found if one.type == kind)
+        return sorted(entry.base_name for entry in entries if entry.type == kind)
 
     def read(self, name: str) -> bytes | None:
         """Returns the content of a file; None where there is none. Raises a UserError."""

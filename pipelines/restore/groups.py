@@ -105,8 +105,8 @@ def plan_groups(request: Request, database: duckdb.DuckDBPyConnection) -> list[G
         return []
     moment, wanted = more.get("groups_at"), more.get("groups")
     at_time = None if moment is None else datetime.fromtimestamp(moment / 1000, UTC)
-    found = [*_commits(database, at_time), *_shares(database, at_time)]
-    return [one for one in found if wanted is None or re.fullmatch(wanted, one.group)]
+    positions = [*_commits(database, at_time), *_shares(database, at_time)]
+    return [position for position in positions if wanted is None or re.fullmatch(wanted, position.group)]
 
 
 def restore_groups(
@@ -120,19 +120,17 @@ def restore_groups(
     planned = plan_groups(request, database)
     if not planned:
         return []
-    topics = {one.topic: one.target for one in plan.topics}
+    topics = {topic.topic: topic.target for topic in plan.topics}
     empty = _Ends(request, topics)
     if request.partitions:
-        planned = sorted(
-            [*planned, *_not_begun(planned, translator)], key=lambda one: (one.group, *_place(one))
-        )
-    rows = [moved for one in planned for moved in _translated(one, translator, empty)]
+        planned = sorted([*planned, *_not_begun(planned, translator)], key=lambda p: (p.group, *_place(p)))
+    rows = [moved for position in planned for moved in _translated(position, translator, empty)]
     target = _Target(admin(request), bool(request.more.get("overwrite_groups")))
     done: list[GroupDone] = []
-    for group, own in groupby(rows, attrgetter("group")):
-        positions = list(own)
-        held = [one for one in positions if one.held_back]
-        asked = [one for one in positions if not one.held_back]
+    for group, of_group in groupby(rows, attrgetter("group")):
+        positions = list(of_group)
+        held = [position for position in positions if position.held_back]
+        asked = [position for position in positions if not position.held_back]
         done += sorted([*held, *(target.commit(group, asked) if asked else ())], key=_place)
     return done
 
@@ -144,36 +142,36 @@ def lines(rows: Sequence[GroupDone], is_plan: bool = False) -> list[str]:
     """
     if not rows:
         return []
-    committed = [one for one in rows if not one.held_back]
-    whole = counted_noun(len({one.group for one in committed}), "group")
+    committed = [row for row in rows if not row.held_back]
+    whole = counted_noun(len({row.group for row in committed}), "group")
     what = "to commit" if is_plan else "committed and read back"
-    found = [f"groups       {whole}, {counted_noun(len(committed), 'offset')} {what}"]
-    if moved := sum(GONE in one.note for one in committed):
-        found.append(
+    texts = [f"groups       {whole}, {counted_noun(len(committed), 'offset')} {what}"]
+    if moved := sum(GONE in row.note for row in committed):
+        texts.append(
             f"  {counted_noun(moved, 'offset')} moved to the next record: their own was not restored"
         )
     reasons: dict[tuple[str, str], int] = defaultdict(int)
-    for one in rows:
-        if one.held_back:
-            reasons[one.group, one.held_back] += 1
-    found += [
+    for row in rows:
+        if row.held_back:
+            reasons[row.group, row.held_back] += 1
+    texts += [
         f"  held back  {group}: {counted_noun(count, 'partition')}: {why}"
         for (group, why), count in sorted(reasons.items())
     ]
-    return found
+    return texts
 
 
-def _place(one: GroupDone) -> tuple[str, int, str, int]:
-    return one.topic, one.partition, one.target, one.target_partition
+def _place(position: GroupDone) -> tuple[str, int, str, int]:
+    return position.topic, position.partition, position.target, position.target_partition
 
 
 def _commits(database: duckdb.DuckDBPyConnection, at_time: datetime | None) -> Iterator[GroupDone]:
     kinds = {group: _kind(name) for group, name in database.execute(_KINDS).fetchall()}
     rows = database.execute(_COMMITS, {"at_time": at_time}).fetchall()
     for (group, topic, partition), copies in groupby(rows, lambda row: row[1:4]):
-        one = _joined(group, kinds.get(group, CLASSIC), topic, partition, list(copies))
-        if one is not None:
-            yield one
+        commit = _joined(group, kinds.get(group, CLASSIC), topic, partition, list(copies))
+        if commit is not None:
+            yield commit
 
 
 def _joined(
@@ -191,7 +189,7 @@ def _joined(
     note = later if unread else ""
     if not last:
         return GroupDone(group, kind, topic, partition, -1, held_back="no commit of it can be read")
-    if len({one["o"] for one in last}) > 1:
+    if len({commit["o"] for commit in last}) > 1:
         held = "the lake has another commit of a group of this name in another cluster"
         return GroupDone(group, kind, topic, partition, last[0]["o"], note=note, held_back=held)
     return GroupDone(group, kind, topic, partition, last[0]["o"], last[0]["m"] or "", note=note)
@@ -216,9 +214,9 @@ def _not_begun(planned: Sequence[GroupDone], translator: Translator) -> Iterator
     Records of several meet in a partition of the target: what it has not read must lie after its offset.
     """
     known: dict[tuple[str, str, str], set[int]] = defaultdict(set)
-    for one in planned:
-        if one.kind != SHARE:
-            known[one.group, one.kind, one.topic].add(one.partition)
+    for position in planned:
+        if position.kind != SHARE:
+            known[position.group, position.kind, position.topic].add(position.partition)
     for (group, kind, topic), partitions in known.items():
         for partition in translator.partitions(topic) - partitions:
             yield GroupDone(group, kind, topic, partition, -1, note=NO_COMMIT)
@@ -248,23 +246,23 @@ class _Ends:
             return None
 
 
-def _translated(one: GroupDone, translator: Translator, empty: _Ends) -> Iterator[GroupDone]:
+def _translated(position: GroupDone, translator: Translator, empty: _Ends) -> Iterator[GroupDone]:
     """Yields the positions of a group in the target: one, or one a partition where records were spread."""
-    if one.held_back and one.held_back != NO_SHARE_CALL:
-        yield one
+    if position.held_back and position.held_back != NO_SHARE_CALL:
+        yield position
         return
-    found = translator.translate_all(one.topic, one.partition, one.committed)
-    if not found:
-        end = empty.place(one.topic, one.partition)
+    targets = translator.translate_all(position.topic, position.partition, position.committed)
+    if not targets:
+        end = empty.place(position.topic, position.partition)
         if end is None:
-            yield replace(one, held_back=SPREAD if one.topic in empty.topics else NOT_RESTORED)
+            yield replace(position, held_back=SPREAD if position.topic in empty.topics else NOT_RESTORED)
         else:
-            note = "; ".join(filter(None, (one.note, NOTHING)))
-            yield replace(one, target=end[0], target_partition=end[1], offset=end[2], note=note)
-    for target, partition, offset, is_exact in found:
-        gone = "" if is_exact or one.committed < 0 else GONE
-        note = "; ".join(filter(None, (one.note, gone)))
-        yield replace(one, target=target, target_partition=partition, offset=offset, note=note)
+            note = "; ".join(filter(None, (position.note, NOTHING)))
+            yield replace(position, target=end[0], target_partition=end[1], offset=end[2], note=note)
+    for target, partition, offset, is_exact in targets:
+        gone = "" if is_exact or position.committed < 0 else GONE
+        note = "; ".join(filter(None, (position.note, gone)))
+        yield replace(position, target=target, target_partition=partition, offset=offset, note=note)
 
 
 class _Target:
@@ -282,28 +280,28 @@ class _Target:
             before = self._committed(group, rows)
             why = self._refusal(group)
             if why:
-                return [replace(one, held_back=why) for one in rows]
-            rows = [replace(one, before=before.get(_key(one), (None, ""))[0]) for one in rows]
+                return [replace(row, held_back=why) for row in rows]
+            rows = [replace(row, before=before.get(_key(row), (None, ""))[0]) for row in rows]
             asked = self._to_commit(rows)
             errors = self._alter(group, asked) if asked else {}
             after = self._committed(group, rows)
         except KafkaException as error:
-            return [replace(one, held_back=_said(error.args[0])) for one in rows]
-        return [_checked(one, asked, errors, after.get(_key(one), (None, ""))) for one in rows]
+            return [replace(row, held_back=_said(error.args[0])) for row in rows]
+        return [_checked(row, asked, errors, after.get(_key(row), (None, ""))) for row in rows]
 
     def _refusal(self, group: str) -> str:
         """Returns why a group can't be given offsets; "" where it can: it is unknown, or has no members."""
         from confluent_kafka import KafkaException
 
         try:
-            found = _asked(lambda: self._admin.describe_consumer_groups([group], request_timeout=_SECONDS))
+            answer = _asked(lambda: self._admin.describe_consumer_groups([group], request_timeout=_SECONDS))
         except KafkaException as error:
             if error.args[0].name() == _UNKNOWN_GROUP:
                 return ""
             raise
-        if found.members or found.state.name not in _IDLE:
-            count = counted_noun(len(found.members), "member")
-            return f"the group is in use in the target ({count}, {found.state.name.lower()}): stop it"
+        if answer.members or answer.state.name not in _IDLE:
+            count = counted_noun(len(answer.members), "member")
+            return f"the group is in use in the target ({count}, {answer.state.name.lower()}): stop it"
         return ""
 
     def _committed(
@@ -311,24 +309,24 @@ class _Target:
     ) -> dict[tuple[str, int], tuple[int | None, str]]:
         from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
-        places = [TopicPartition(*place) for place in sorted({_key(one) for one in rows})]
+        places = [TopicPartition(*place) for place in sorted({_key(row) for row in rows})]
         asked = [ConsumerGroupTopicPartitions(group, places)]
         try:
-            found = _asked(lambda: self._admin.list_consumer_group_offsets(asked, request_timeout=_SECONDS))
+            answer = _asked(lambda: self._admin.list_consumer_group_offsets(asked, request_timeout=_SECONDS))
         except KafkaException as error:
             if error.args[0].name() == _UNKNOWN_GROUP:
                 return {}
             raise
-        for one in found.topic_partitions:
-            if one.error:  # what is there is not known: it must not be replaced
-                raise KafkaException(one.error)
+        for place in answer.topic_partitions:
+            if place.error:  # what is there is not known: it must not be replaced
+                raise KafkaException(place.error)
         return {
-            (one.topic, one.partition): (one.offset if one.offset >= 0 else None, one.metadata or "")
-            for one in found.topic_partitions
+            (at.topic, at.partition): (at.offset if at.offset >= 0 else None, at.metadata or "")
+            for at in answer.topic_partitions
         }
 
     def _to_commit(self, rows: Sequence[GroupDone]) -> list[GroupDone]:
-        return [one for one in rows if self._overwrites or one.before in (None, one.offset)]
+        return [row for row in rows if self._overwrites or row.before in (None, row.offset)]
 
     def _alter(self, group: str, rows: Iterable[GroupDone]) -> dict[tuple[str, int], str]:
         """Commits, and returns what the target refused, by partition."""
@@ -336,17 +334,17 @@ class _Target:
 
         # the lowest of one target partition: what several source partitions have in it is read by the group
         lowest: dict[tuple[str, int], GroupDone] = {}
-        for one in rows:
-            known = lowest.setdefault(_key(one), one)
-            if (one.offset or 0) < (known.offset or 0):
-                lowest[_key(one)] = one
+        for row in rows:
+            known = lowest.setdefault(_key(row), row)
+            if (row.offset or 0) < (known.offset or 0):
+                lowest[_key(row)] = row
         wanted = [
-            TopicPartition(*place, one.offset or 0, *([one.metadata] if one.metadata else []))
-            for place, one in lowest.items()
+            TopicPartition(*place, row.offset or 0, *([row.metadata] if row.metadata else []))
+            for place, row in lowest.items()
         ]
         asked = [ConsumerGroupTopicPartitions(group, wanted)]
-        found = _asked(lambda: self._admin.alter_consumer_group_offsets(asked, request_timeout=_SECONDS))
-        return {(one.topic, one.partition): _said(one.error) for one in found.topic_partitions if one.error}
+        answer = _asked(lambda: self._admin.alter_consumer_group_offsets(asked, request_timeout=_SECONDS))
+        return {(at.topic, at.partition): _said(at.error) for at in answer.topic_partitions if at.error}
 
 
 def _asked(ask: Callable[[], dict[Any, Future[Any]]]) -> Any:
@@ -360,18 +358,18 @@ def _asked(ask: Callable[[], dict[Any, Future[Any]]]) -> Any:
     while True:
         (future,) = ask().values()
         try:
-            found = future.result(_SECONDS + 10)
-            passing = {one.error.name() for one in getattr(found, "topic_partitions", ()) if one.error}
+            answer = future.result(_SECONDS + 10)
+            passing = {place.error.name() for place in getattr(answer, "topic_partitions", ()) if place.error}
             if not passing & _PASSING or time.monotonic() > until:
-                return found
+                return answer
         except KafkaException as error:
             if error.args[0].name() not in _PASSING or time.monotonic() > until:
                 raise
         time.sleep(0.3)
 
 
-def _key(one: GroupDone) -> tuple[str, int]:
-    return one.target, one.target_partition
+def _key(position: GroupDone) -> tuple[str, int]:
+    return position.target, position.target_partition
 
 
 def _said(error: Any) -> str:
@@ -380,19 +378,19 @@ def _said(error: Any) -> str:
 
 
 def _checked(
-    one: GroupDone,
+    row: GroupDone,
     asked: Sequence[GroupDone],
     errors: dict[tuple[str, int], str],
     after: tuple[int | None, str],
 ) -> GroupDone:
     """Returns the row with what was read back, and why its offset is not there."""
-    done = replace(one, after=after[0])
-    if _key(one) in errors:
-        return replace(done, held_back=errors[_key(one)])
-    if one not in asked:
-        return replace(done, held_back=f"it has committed {one.before} there: --overwrite-groups replaces it")
-    if after[0] is None or one.offset is None or after[0] > one.offset:
-        return replace(done, held_back=f"the target gives {after[0]} back, not {one.offset}")
-    if after[0] < one.offset:
-        return replace(done, note="; ".join(filter(None, (one.note, "another partition of it lies lower"))))
+    done = replace(row, after=after[0])
+    if _key(row) in errors:
+        return replace(done, held_back=errors[_key(row)])
+    if row not in asked:
+        return replace(done, held_back=f"it has committed {row.before} there: --overwrite-groups replaces it")
+    if after[0] is None or row.offset is None or after[0] > row.offset:
+        return replace(done, held_back=f"the target gives {after[0]} back, not {row.offset}")
+    if after[0] < row.offset:
+        return replace(done, note="; ".join(filter(None, (row.note, "another partition of it lies lower"))))
     return done

@@ -96,12 +96,12 @@ class Journal:
         followed: set[str] = set()
         self._last = None
         for number in sorted(self._names, reverse=True):
-            found = [one for name in self._names[number] if (one := self._read(name)) is not None]
-            for one in sorted(found, key=lambda one: not one.entry.runs):
-                if one.name in followed or not one.entry.runs or is_committed(one.entry):
-                    self._last = one
+            files = [noted for name in self._names[number] if (noted := self._read(name)) is not None]
+            for noted in sorted(files, key=lambda noted: not noted.entry.runs):
+                if noted.name in followed or not noted.entry.runs or is_committed(noted.entry):
+                    self._last = noted
                     return
-            followed |= {one.before for one in found}
+            followed |= {noted.before for noted in files}
 
     def entries(self) -> Iterator[Entry]:
         """Yields the confirmed transactions in their order."""
@@ -115,17 +115,17 @@ class Journal:
         with ThreadPoolExecutor(_THREADS) as threads:
             for at in range(len(names), 0, -_TOGETHER):
                 some = reversed(names[max(0, at - _TOGETHER) : at])
-                yield from (one.entry for one in threads.map(self._known, some))
+                yield from (noted.entry for noted in threads.map(self._known, some))
 
     def intend(self, entry: Entry) -> None:
         """Notes what a transaction has, before it is committed."""
         number = 1 if self._last is None else self._last.number + 1
         in_all = (self.in_all[0] + entry.records, self.in_all[1] + entry.bytes)
-        one = _Noted(f"{number:010d}-{uuid4().hex[:12]}.json", self.last, in_all, entry)
-        said = {**asdict(entry), "before": one.before, "in_all": one.in_all}
-        self._files.write(one.name, json.dumps(said, separators=(",", ":")).encode() + b"\n")
-        self._names[number].append(one.name)
-        self._pending = one
+        noted = _Noted(f"{number:010d}-{uuid4().hex[:12]}.json", self.last, in_all, entry)
+        said = {**asdict(entry), "before": noted.before, "in_all": noted.in_all}
+        self._files.write(noted.name, json.dumps(said, separators=(",", ":")).encode() + b"\n")
+        self._names[number].append(noted.name)
+        self._pending = noted
 
     def settle(self, is_committed: bool) -> None:
         """Takes the pending transaction for confirmed, or leaves it."""
@@ -141,9 +141,9 @@ class Journal:
             self.settle(True)
 
     def _known(self, name: str) -> _Noted:
-        if (one := self._read(name)) is None:
+        if (noted := self._read(name)) is None:
             raise self._damaged(name or "a file")
-        return one
+        return noted
 
     def _read(self, name: str) -> _Noted | None:
         """Reads a file; returns None where it is not whole: its transaction was never committed."""
@@ -172,8 +172,8 @@ def open_journal(state: str, topic: str, partition: int) -> Journal:
 def confirmed(state: str) -> tuple[int, int]:
     """Returns the records and bytes that all journals of a state confirm."""
     folders = Files(f"{state}/journal").folders()
-    found = [Journal(Files(f"{state}/journal/{one}")).in_all for one in folders]
-    return sum(records for records, _ in found), sum(size for _, size in found)
+    totals = [Journal(Files(f"{state}/journal/{folder}")).in_all for folder in folders]
+    return sum(records for records, _ in totals), sum(size for _, size in totals)
 
 
 def _number(name: str) -> int:

@@ -42,7 +42,7 @@ _ROWS = 1 << 16
 
 def write_tables(state: str, partitions: Iterable[PartitionPlan]) -> None:
     """Writes both tables anew, each in one commit, of what the journals confirm."""
-    places = sorted(partitions, key=lambda one: (one.topic, one.partition))
+    places = sorted(partitions, key=lambda partition: (partition.topic, partition.partition))
     for name, schema, rows in (
         ("offset_map", OFFSET_MAP, _map_rows(state, places)),
         ("held_back", HELD_BACK, _held_rows(state, places)),

@@ -35,9 +35,9 @@ def write_page(folder: str, summary: Summary) -> None:
     can't be written.
     """
     held = [
-        _Held(one.topic, one.target, reason, count)
-        for one in summary.topics
-        for reason, count in sorted(one.held_back.items())
+        _Held(topic.topic, topic.target, reason, count)
+        for topic in summary.topics
+        for reason, count in sorted(topic.held_back.items())
     ]
     with report_folder(folder, "restore") as place:
         (place / PAGE).write_text(_page(summary, held), encoding="utf-8")
@@ -56,11 +56,11 @@ def write_page(folder: str, summary: Summary) -> None:
 
 def verdict(summary: Summary) -> str:
     """Returns one sentence: whether all that was asked for is in the target."""
-    records = counted_noun(sum(one.verified for one in summary.topics), "record")
-    held = sum(bool(one.held_back) for one in (*summary.groups, *summary.schemas, *summary.security))
+    records = counted_noun(sum(topic.verified for topic in summary.topics), "record")
+    held = sum(bool(row.held_back) for row in (*summary.groups, *summary.schemas, *summary.security))
     if summary.is_whole and not held:
         return f"All is there: {records} restored and read back equal."
-    missing = sum(one.asked - one.verified for one in summary.topics)
+    missing = sum(topic.asked - topic.verified for topic in summary.topics)
     parts = [f"{counted_noun(missing, 'record')} of the topics"] if missing else []
     parts += [f"{counted_noun(held, 'position')} of groups, schemas or security"] if held else []
     if not parts:
@@ -99,11 +99,11 @@ def _write_csv(path: Path, columns: Columns, rows: Iterable[Any]) -> None:
 def _by_hand(summary: Summary) -> Iterable[str]:
     """Yields commands and comments for what the restore could not write."""
     security: list[SecurityDone] = summary.security
-    for one in security:
-        if one.held_back:
-            yield comment(f"{one.kind} {one.name}: {one.held_back}")
-            if one.command:
-                yield one.command
+    for row in security:
+        if row.held_back:
+            yield comment(f"{row.kind} {row.name}: {row.held_back}")
+            if row.command:
+                yield row.command
     groups: list[GroupDone] = summary.groups
     for position in groups:
         if position.kind == SHARE and position.offset is not None:
@@ -122,7 +122,7 @@ _GROUPS_TEXT = (
 )
 _TOPICS: Columns = {
     **{name: attrgetter(name) for name in ("topic", "target", "partitions", "asked", "restored", "verified")},
-    "held back": lambda one: sum(one.held_back.values()),
+    "held back": lambda topic: sum(topic.held_back.values()),
     "left out": attrgetter("left_out"),
     "lost": attrgetter("lost"),
     "bytes": attrgetter("bytes"),
@@ -130,14 +130,14 @@ _TOPICS: Columns = {
 _HELD: Columns = {name: attrgetter(name) for name in ("topic", "target", "reason", "records")}
 _GROUPS: Columns = {
     **{name: attrgetter(name) for name in ("group", "kind", "topic", "partition", "committed", "target")},
-    "target partition": lambda one: one.target_partition if one.target else None,
+    "target partition": lambda position: position.target_partition if position.target else None,
     **{name: attrgetter(name) for name in ("offset", "before", "after", "note")},
     "held back": attrgetter("held_back"),
 }
 _SCHEMAS: Columns = {
     "subject": attrgetter("subject"),
-    "version": lambda one: one.version if one.version >= 0 else None,
-    "id": lambda one: one.id if one.id >= 0 else None,
+    "version": lambda schema: schema.version if schema.version >= 0 else None,
+    "id": lambda schema: schema.id if schema.id >= 0 else None,
     **{name: attrgetter(name) for name in ("kind", "state")},
     "held back": attrgetter("held_back"),
 }

@@ -54,11 +54,11 @@ class TopicPlan:
 
     @property
     def records(self) -> int:
-        return sum(one.records for one in self.partitions)
+        return sum(partition.records for partition in self.partitions)
 
     @property
     def bytes(self) -> int:
-        return sum(one.bytes for one in self.partitions)
+        return sum(partition.bytes for partition in self.partitions)
 
 
 @dataclass(frozen=True)
@@ -70,29 +70,31 @@ class Plan:
     @property
     def partitions(self) -> list[PartitionPlan]:
         """Returns the partitions, the largest first."""
-        found = [one for topic in self.topics for one in topic.partitions]
-        return sorted(found, key=lambda one: (-one.bytes, one.topic, one.partition))
+        partitions = [partition for topic in self.topics for partition in topic.partitions]
+        return sorted(
+            partitions, key=lambda partition: (-partition.bytes, partition.topic, partition.partition)
+        )
 
     @property
     def warnings(self) -> list[str]:
         """Returns what of the plan itself a person should know before the first record."""
-        found = [] if self.records else ["no record of the sources meets the arguments"]
+        texts = [] if self.records else ["no record of the sources meets the arguments"]
         for topic in self.topics:
-            if count := sum(one.at_zero for one in topic.partitions):
+            if count := sum(partition.at_zero for partition in topic.partitions):
                 records = counted_noun(count, "record")
-                found.append(
+                texts.append(
                     f"{topic.topic}: {records} with the timestamp 0: held back, unless the target's topic "
                     "has message.timestamp.type=LogAppendTime"
                 )
-        return found
+        return texts
 
     @property
     def records(self) -> int:
-        return sum(one.records for one in self.topics)
+        return sum(topic.records for topic in self.topics)
 
     @property
     def bytes(self) -> int:
-        return sum(one.bytes for one in self.topics)
+        return sum(topic.bytes for topic in self.topics)
 
 
 # What the statements of a plan and of reading name; for ``open_database``
@@ -130,7 +132,7 @@ def make_plan(database: duckdb.DuckDBPyConnection, request: Request) -> Plan:
     _refuse_two_to_one(targets)
     names = ", ".join(map(sql_literal, topics))
     where = " AND ".join([f"r.topic IN ({names})", *request.conditions])
-    found = database.execute(
+    rows = database.execute(
         'SELECT r.topic, r.partition, count(*), sum(r.size_bytes), min(r."offset"), max(r."offset"), '
         "max(r.size_bytes), min(r.timestamp_ms), max(r.timestamp_ms), "
         'count(*) FILTER (r."timestampType" = 1), count(*) FILTER (r.timestamp_ms = 0) '
@@ -138,9 +140,9 @@ def make_plan(database: duckdb.DuckDBPyConnection, request: Request) -> Plan:
         "GROUP BY r.topic, r.partition ORDER BY r.topic, r.partition"
     ).fetchall()
     of_topic: dict[str, list[PartitionPlan]] = defaultdict(list)
-    for topic, partition, *numbers in found:
-        own = [None if number is None else int(number) for number in numbers]
-        of_topic[topic].append(PartitionPlan(topic, partition, targets[topic], *own))  # type: ignore[arg-type]
+    for topic, partition, *numbers in rows:
+        values = [None if number is None else int(number) for number in numbers]
+        of_topic[topic].append(PartitionPlan(topic, partition, targets[topic], *values))  # type: ignore[arg-type]
     left_out, lost = _left_out(database, request, where), _lost(database, request, names)
     return Plan(
         tuple(
@@ -149,7 +151,7 @@ def make_plan(database: duckdb.DuckDBPyConnection, request: Request) -> Plan:
                 targets[name],
                 int(count),
                 tuple(of_topic[name]),
-                left_out.get(name, 0) - sum(one.records for one in of_topic[name]),
+                left_out.get(name, 0) - sum(partition.records for partition in of_topic[name]),
                 lost.get(name, 0),
             )
             for name, (count, _) in sorted(topics.items())
@@ -159,10 +161,10 @@ def make_plan(database: duckdb.DuckDBPyConnection, request: Request) -> Plan:
 
 def _left_to_others(database: duckdb.DuckDBPyConnection, request: Request) -> set[str]:
     """Returns topics that are not restored as records: what a registry gets, and offsets of applications."""
-    found = {SCHEMAS_TOPIC} if request.more.get("registry") else set()
+    names = {SCHEMAS_TOPIC} if request.more.get("registry") else set()
     if request.more.get("app_offsets") == "skip":
-        found |= {name for (name,) in database.execute(APP_OFFSETS).fetchall()}
-    return found
+        names |= {name for (name,) in database.execute(APP_OFFSETS).fetchall()}
+    return names
 
 
 def _refuse_two_to_one(targets: dict[str, str]) -> None:

@@ -71,7 +71,7 @@ class Window:
     @property
     def bytes(self) -> int:
         """Returns the bytes of keys and values."""
-        return sum(len(one) for side in (self.keys, self.values) for one in side if one is not None)
+        return sum(len(data) for side in (self.keys, self.values) for data in side if data is not None)
 
     def halves(self) -> tuple[Window, Window]:
         """Returns two windows of half as many records each. There are two records at least."""
@@ -88,7 +88,7 @@ class Window:
             self.headers[some],
             self.timestamps[some],
             self.targets[some],
-            [one for one in self.held if begin <= one[0] < end],
+            [held for held in self.held if begin <= held[0] < end],
         )
 
 
@@ -137,7 +137,7 @@ class PartitionReader:
             np.cumsum(counts.astype(np.int64)) // WINDOW_RECORDS,
         )
         cuts = bases[1:][np.diff(windows) > 0].astype(np.int64)
-        return [begin, *sorted({int(one) for one in cuts if begin < one <= last}), last + 1]
+        return [begin, *sorted({int(cut) for cut in cuts if begin < cut <= last}), last + 1]
 
     def _rows(self, begin: int, end: int) -> pa.Table:
         statement = (
@@ -149,9 +149,9 @@ class PartitionReader:
 
     def _window(self, place: tuple[int, int], rows: pa.Table, limits: Limits, now: int) -> Window:
         offsets, timestamps, keys, values, headers = (column.to_pylist() for column in rows.columns)
-        named = [None if one is None else [(h["key"], h["value"]) for h in one] for one in headers]
+        named = [None if pairs is None else [(h["key"], h["value"]) for h in pairs] for pairs in headers]
         if self._request.with_origin:
-            named = [[*(one or ()), *self._origin(at)] for one, at in zip(named, offsets, strict=True)]
+            named = [[*(pairs or ()), *self._origin(at)] for pairs, at in zip(named, offsets, strict=True)]
         held: list[tuple[int, str]] = []
         kept: list[int] = []
         # Few records are looked at more closely: most of them are small, and of a time that the target takes
@@ -184,8 +184,8 @@ class PartitionReader:
         if isinstance(keys, pa.ChunkedArray):
             keys = pa.concat_arrays(keys.chunks) if keys.num_chunks else pa.array([], pa.binary())
         chosen = kafka_partition(keys, pa.array([number] * len(keys), pa.int32())).to_pylist()
-        own = self._plan.partition % number
-        return [own if one is None else one for one in chosen]
+        without_key = self._plan.partition % number
+        return [without_key if partition is None else partition for partition in chosen]
 
     def _origin(self, offset: int) -> list[tuple[str, bytes]]:
         values = (self._plan.topic, str(self._plan.partition), str(offset))

@@ -88,17 +88,17 @@ class Request:
     def conditions(self) -> list[str]:
         """Returns the conditions on records in DuckDB's SQL, without those on topics."""
         low, _, high = (self.offsets or ":").partition(":")
-        found = [
+        texts = [
             *([f'r."offset" >= {int(low)}'] if low else []),
             *([f'r."offset" < {int(high)}'] if high else []),
             *([f"r.timestamp_ms >= {self.since}"] if self.since is not None else []),
             *([f"r.timestamp_ms < {self.until}"] if self.until is not None else []),
         ]
         if self.partitions_of:
-            found.append(f"r.partition IN ({', '.join(map(str, self.partitions_of))})")
+            texts.append(f"r.partition IN ({', '.join(map(str, self.partitions_of))})")
         if self.keys:
-            found.append("r.key IN (" + ", ".join(f"from_hex('{key.hex()}')" for key in self.keys) + ")")
-        return found
+            texts.append("r.key IN (" + ", ".join(f"from_hex('{key.hex()}')" for key in self.keys) + ")")
+        return texts
 
     @property
     def fingerprint(self) -> str:
@@ -143,7 +143,7 @@ def read_properties(path: str) -> dict[str, str]:
     The user and the password of ``sasl.jaas.config`` become librdkafka's own. Raises a UserError, in which no
     value stands.
     """
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     try:
         text = _read("--config", path).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -152,28 +152,28 @@ def read_properties(path: str) -> dict[str, str]:
         name, equals, value = line.partition("=")
         if not equals or not name.strip():
             raise UserError(f"--config {path}, line {number}: write name=value")
-        found[name.strip()] = value.strip()
-    jaas = found.pop("sasl.jaas.config", "")
+        properties[name.strip()] = value.strip()
+    jaas = properties.pop("sasl.jaas.config", "")
     for name, *quoted in _JAAS.findall(jaas):
         value = re.sub(r"\\(.)", r"\1", next(filter(None, quoted), ""))
-        found.setdefault(f"sasl.{name}", value)
-    if jaas and "sasl.username" not in found:
+        properties.setdefault(f"sasl.{name}", value)
+    if jaas and "sasl.username" not in properties:
         raise UserError(f'--config {path}: sasl.jaas.config has no username="..." and password="..."')
-    kind = found.pop("ssl.truststore.type", "PEM").upper()
+    kind = properties.pop("ssl.truststore.type", "PEM").upper()
     if kind != "PEM":
         raise UserError(
             f"--config {path}: librdkafka reads certificates as PEM, not {printable(kind)}: "
             "name a PEM file by ssl.ca.location"
         )
-    for java, own in _OF_LIBRDKAFKA.items():
-        if java in found:
-            found.setdefault(own, found[java])
-            if own != java:
-                del found[java]
+    for java, name in _OF_LIBRDKAFKA.items():
+        if java in properties:
+            properties.setdefault(name, properties[java])
+            if name != java:
+                del properties[java]
     for name in ("ssl.truststore.password", "key.serializer", "value.serializer", "key.deserializer"):
-        found.pop(name, None)
-    found.pop("value.deserializer", None)
-    return found
+        properties.pop(name, None)
+    properties.pop("value.deserializer", None)
+    return properties
 
 
 def _properties(text: str) -> Iterator[tuple[int, str]]:
@@ -197,7 +197,7 @@ def _properties(text: str) -> Iterator[tuple[int, str]]:
 
 def rename_pairs(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """Returns the pairs of ``--rename 'REGEX=NEW'``; NEW may hold groups as ``\\1``. Raises a UserError."""
-    found = []
+    pairs = []
     for text in texts:
         expression, equals, new = text.rpartition("=")
         if not equals or not expression or not new:
@@ -206,8 +206,8 @@ def rename_pairs(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
             re.compile(expression)
         except re.error as error:
             raise UserError(f"--rename {printable(text)} is no regular expression: {error}") from None
-        found.append((expression, new))
-    return tuple(found)
+        pairs.append((expression, new))
+    return tuple(pairs)
 
 
 def _read(named: str, path: str) -> bytes:

@@ -77,25 +77,28 @@ def restore_schemas(request: Request, plan: Plan) -> list[SchemaDone]:
     """
     url = request.more.get("registry")
     if not url:
-        if any(one.topic == SCHEMAS_TOPIC for one in plan.topics):
+        if any(schema.topic == SCHEMAS_TOPIC for schema in plan.topics):
             check_topic(source_registry(request), _registry_of_target(request))
         return []
     source, target = source_registry(request), read_registry(url)
     server = RegistryServer(url)
     schemas = _held(source)
-    done = {(one.subject, one.version): _compared(one, target) for one in schemas}
-    wanted = [one for one in schemas if done[one.subject, one.version].state == PLANNED]
-    with _importing(server, Files(request.state), sorted({one.subject for one in wanted})) as refused:
-        for one in wanted:
-            why = refused.get(one.subject) or _imported(server, one)
+    done = {(schema.subject, schema.version): _compared(schema, target) for schema in schemas}
+    wanted = [schema for schema in schemas if done[schema.subject, schema.version].state == PLANNED]
+    with _importing(server, Files(request.state), sorted({schema.subject for schema in wanted})) as refused:
+        for schema in wanted:
+            why = refused.get(schema.subject) or _imported(server, schema)
             if why:
-                done[one.subject, one.version] = replace(_row(one), held_back=why)
-        for one in wanted:  # once all that refer to them are there
-            if one.deleted == SOFT and not done[one.subject, one.version].held_back:
-                server.call("DELETE", f"{_path(one.subject)}/{one.version}")
+                done[schema.subject, schema.version] = replace(_row(schema), held_back=why)
+        for schema in wanted:  # once all that refer to them are there
+            if schema.deleted == SOFT and not done[schema.subject, schema.version].held_back:
+                server.call("DELETE", f"{_path(schema.subject)}/{schema.version}")
     settings = list(_settings(server, source, is_new=not target.schemas))
     back = read_registry(url)
-    return [*(_read_back(done[one.subject, one.version], one, back) for one in schemas), *settings]
+    return [
+        *(_read_back(done[schema.subject, schema.version], schema, back) for schema in schemas),
+        *settings,
+    ]
 
 
 def _registry_of_target(request: Request) -> Registry:
@@ -136,20 +139,20 @@ def lines(rows: Sequence[SchemaDone]) -> list[str]:
     """Returns lines of text for a person: how many schemas are there, and which are not and why."""
     if not rows:
         return []
-    states = Counter(one.state for one in rows if not one.held_back and one.version >= 0)
+    states = Counter(row.state for row in rows if not row.held_back and row.version >= 0)
     there = ", ".join(f"{count:,} {state}" for state, count in sorted(states.items())) or "none"
-    found = [f"schemas      {there}"]
-    found += [
-        f"  held back  {one.subject}{f' version {one.version}' if one.version >= 0 else ''}: {one.held_back}"
-        for one in rows
-        if one.held_back
+    texts = [f"schemas      {there}"]
+    texts += [
+        f"  held back  {row.subject}{f' version {row.version}' if row.version >= 0 else ''}: {row.held_back}"
+        for row in rows
+        if row.held_back
     ]
-    return found
+    return texts
 
 
 def _held(registry: Registry) -> list[Schema]:
     """Returns the schemas that readers of the topic still find, those deleted softly too, in their order."""
-    return [one for one in registry.schemas if not one.is_gone and one.id >= 0]
+    return [schema for schema in registry.schemas if not schema.is_gone and schema.id >= 0]
 
 
 def _row(schema: Schema, state: str = "", held_back: str = "") -> SchemaDone:
@@ -163,15 +166,19 @@ def _compared(schema: Schema, target: Registry) -> SchemaDone:
         if there.id == schema.id and _is_same(schema, there):
             return _row(schema, WAS_THERE)
         return _row(schema, held_back=f"the target has another schema as this version, with id {there.id}")
-    others = [one for one in target.by_id(schema.id) if one.context == schema.context]
-    if any(not _is_same(schema, one) for one in others):
+    others = [other for other in target.by_id(schema.id) if other.context == schema.context]
+    if any(not _is_same(schema, other) for other in others):
         where = f"{others[0].subject} version {others[0].version}"
         return _row(schema, held_back=f"the target uses its id for another schema: {where}")
     return _row(schema, PLANNED)
 
 
-def _is_same(one: Schema, other: Schema) -> bool:
-    return one.type == other.type and one.references == other.references and _content(one) == _content(other)
+def _is_same(schema: Schema, other: Schema) -> bool:
+    return (
+        schema.type == other.type
+        and schema.references == other.references
+        and _content(schema) == _content(other)
+    )
 
 
 def _content(schema: Schema) -> Any:
@@ -201,7 +208,7 @@ def _imported(server: RegistryServer, schema: Schema) -> str:
     if schema.type != AVRO:
         body["schemaType"] = schema.type
     if schema.references:
-        body["references"] = [dict(vars(one)) for one in schema.references]
+        body["references"] = [dict(vars(reference)) for reference in schema.references]
     more = {"metadata": schema.metadata, "ruleSet": schema.rule_set}
     body |= {name: value for name, value in more.items() if value is not None}
     status, answer = server.call("POST", _path(schema.subject), body)

@@ -85,8 +85,8 @@ class State:
         # a dry run of other arguments says what a new restore would do
         self.is_continued = "cluster_id" in told and (is_same or not request.dry_run)
         if not self.is_continued:  # no record is written: topics may have been made
-            own = {"restore_id": uuid.uuid4().hex[:12], "of": request.fingerprint}
-            self._told = own | {"made": told.get("made", {})}
+            begun = {"restore_id": uuid.uuid4().hex[:12], "of": request.fingerprint}
+            self._told = begun | {"made": told.get("made", {})}
             return
         self._told = told
         if not is_same:
@@ -103,9 +103,9 @@ class State:
         """Chooses the state of the lake that is read, the same one by all who continue."""
         if self.request.at is None and "at" not in self._told:
             database = open_database(self.request.lake, "FROM runs")
-            found = database.execute("SELECT run_id FROM runs ORDER BY began_at DESC LIMIT 1").fetchone()
+            row = database.execute("SELECT run_id FROM runs ORDER BY began_at DESC LIMIT 1").fetchone()
             database.close()
-            self._told["at"] = found[0] if found else None
+            self._told["at"] = row[0] if row else None
         self.request = dataclasses.replace(self.request, at=self.request.at or self._told["at"])
 
     def note(self, cluster_id: str, texts: Sequence[str]) -> list[str]:

@@ -55,15 +55,15 @@ class Summary:
 
     @property
     def is_whole(self) -> bool:
-        own = (*self.groups, *self.schemas, *self.security)
-        return not (self.wrong or any(one.held_back for one in own)) and all(
+        rows = (*self.groups, *self.schemas, *self.security)
+        return not (self.wrong or any(row.held_back for row in rows)) and all(
             topic.is_whole for topic in self.topics
         )
 
     def ask_no_record(self) -> None:
         """Takes the records from what was asked for: topics alone are made."""
-        for one in self.topics:
-            one.asked = one.bytes = one.left_out = one.lost = 0
+        for topic in self.topics:
+            topic.asked = topic.bytes = topic.left_out = topic.lost = 0
 
     def lines(self, is_plan: bool = False) -> Iterator[str]:
         """Yields the lines for a person. is_plan: of a dry run: what would be done.
@@ -83,21 +83,22 @@ class Summary:
         )
         rows = [
             (
-                *(one.topic, one.target, f"{one.partitions:,}", f"{one.asked:,}", f"{one.bytes:,}"),
-                *(() if is_plan else (f"{one.restored:,}", f"{one.verified:,}")),
+                *(topic.topic, topic.target, f"{topic.partitions:,}", f"{topic.asked:,}", f"{topic.bytes:,}"),
+                *(() if is_plan else (f"{topic.restored:,}", f"{topic.verified:,}")),
             )
-            for one in self.topics
+            for topic in self.topics
         ]
         yield from text_lines(Section("", columns, rows, tuple(range(2, len(columns)))))
-        for one in self.topics:
-            for reason, count in sorted(one.held_back.items()):
-                yield f"  {one.topic}: held back: {counted_noun(count, 'record')}: {reason}"
-            if one.lost:
-                ranges = counted_noun(one.lost, "range")
-                yield f"  {one.topic}: lost in the sources: {ranges} of offsets: lost_offsets, lost_ranges"
-            if one.left_out:
+        for topic in self.topics:
+            for reason, count in sorted(topic.held_back.items()):
+                yield f"  {topic.topic}: held back: {counted_noun(count, 'record')}: {reason}"
+            if topic.lost:
+                ranges = counted_noun(topic.lost, "range")
+                yield f"  {topic.topic}: lost in the sources: {ranges} of offsets: lost_offsets, lost_ranges"
+            if topic.left_out:
+                records = counted_noun(topic.left_out, "record")
                 yield (
-                    f"  {one.topic}: left out: {counted_noun(one.left_out, 'record')} of transactions that "
+                    f"  {topic.topic}: left out: {records} of transactions that "
                     "did not commit, after an open one, or below the log start"
                 )
         yield from schemas.lines(self.schemas)
@@ -118,15 +119,15 @@ def planned(restore_id: str, target: str, plan: Plan) -> Summary:
         target,
         [
             TopicDone(
-                one.topic,
-                one.target,
-                len(one.partitions),
-                one.records,
-                bytes=one.bytes,
-                left_out=max(one.left_out, 0),
-                lost=one.lost,
+                topic.topic,
+                topic.target,
+                len(topic.partitions),
+                topic.records,
+                bytes=topic.bytes,
+                left_out=max(topic.left_out, 0),
+                lost=topic.lost,
             )
-            for one in plan.topics
+            for topic in plan.topics
         ],
         plan.warnings,
     )
@@ -134,6 +135,6 @@ def planned(restore_id: str, target: str, plan: Plan) -> Summary:
 
 def add_held(summary: Summary, topic: str, reasons: Counter[str]) -> None:
     """Adds records that were held back to the account of their topic."""
-    done = next(one for one in summary.topics if one.topic == topic)
+    done = next(done for done in summary.topics if done.topic == topic)
     for reason, count in reasons.items():
         done.held_back[reason] = done.held_back.get(reason, 0) + count

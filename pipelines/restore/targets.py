@@ -74,10 +74,10 @@ def missing(
 
     specs: of the source's cluster metadata, by the source's name. Raises a UserError where they may not be.
     """
-    absent = [one for one in plan.topics if one.target not in target.partitions]
+    absent = [topic for topic in plan.topics if topic.target not in target.partitions]
     if not absent:
         return [], []
-    names = first_names([one.target for one in absent])
+    names = first_names([topic.target for topic in absent])
     if request.create == "never":
         raise UserError(f"the target has no topic {names}, and --create never: create it, or leave it out")
     if request.create == "ask" and not _agrees(names):
@@ -122,7 +122,7 @@ def make(request: Request, topics: list[NewTopic]) -> None:
     for name, future in client.create_topics(topics, request_timeout=REQUEST_SECONDS).items():
         with asking(f"the topic {name} can't be created", log):
             future.result()
-    _await_leaders(client, [one.topic for one in topics])
+    _await_leaders(client, [topic.topic for topic in topics])
 
 
 def _drop_refused(client: AdminClient, topic: NewTopic, log: ClientLog) -> list[str]:
@@ -147,24 +147,24 @@ def _drop_refused(client: AdminClient, topic: NewTopic, log: ClientLog) -> list[
     with asking(f"the topic {topic.topic} can't be created", log):
         if not refusal(topic.config):
             return []
-        refused = {name: why for name, own in topic.config.items() if (why := refusal({name: own}))}
+        refused = {name: why for name, value in topic.config.items() if (why := refusal({name: value}))}
     said = [
         f"{topic.topic}: made without {name}={topic.config[name]}, which the target refuses: {why}"
         for name, why in refused.items()
     ]
-    topic.config = {name: own for name, own in topic.config.items() if name not in refused}
+    topic.config = {name: value for name, value in topic.config.items() if name not in refused}
     return said
 
 
 def _meanwhile(topic: TopicPlan, configs: Mapping[str, str], *, is_known: bool) -> dict[str, str]:
     """Returns the settings that a new topic has until all is restored, where the source has others."""
-    found = {
+    settings = {
         name: value
         for name, value in _MEANWHILE.items()
         if configs.get(name, None if name in _LIMITED else value) != value
     }
-    largest = max((one.largest for one in topic.partitions), default=0) + 512
-    return found | ({"max.message.bytes": str(largest)} if not is_known and largest > 1_000_000 else {})
+    largest = max((partition.largest for partition in topic.partitions), default=0) + 512
+    return settings | ({"max.message.bytes": str(largest)} if not is_known and largest > 1_000_000 else {})
 
 
 def _listed(settings: Mapping[str, str]) -> str:
@@ -174,9 +174,9 @@ def _listed(settings: Mapping[str, str]) -> str:
 def _back(settings: Iterable[str], configs: Mapping[str, str]) -> str:
     """Returns the options of kafka-configs.sh that set settings to what a topic had."""
     values = {name: configs[name] for name in settings if name in configs}
-    own = [f"{name}=[{value}]" if "," in value else f"{name}={value}" for name, value in values.items()]
+    added = [f"{name}=[{value}]" if "," in value else f"{name}={value}" for name, value in values.items()]
     none = [name for name in settings if name not in configs]
-    options = (("--add-config", own), ("--delete-config", none))
+    options = (("--add-config", added), ("--delete-config", none))
     return " ".join(f"{option} {shell_word(','.join(of_it))}" for option, of_it in options if of_it)
 
 
@@ -209,16 +209,16 @@ def check(request: Request, plan: Plan, target: Target, is_continued: bool) -> C
 
     Raises a UserError for one that has records, without ``--append``, or has too few partitions.
     """
-    topics = [one for one in plan.topics if one.target in target.partitions]
+    topics = [topic for topic in plan.topics if topic.target in target.partitions]
     if request.partitions is None:
         for topic in topics:
-            needed = max((one.partition for one in topic.partitions), default=-1) + 1
+            needed = max((partition.partition for partition in topic.partitions), default=-1) + 1
             if needed > target.partitions[topic.target]:
                 raise UserError(
                     f"{topic.target} has {counted_noun(target.partitions[topic.target], 'partition')} in the "
                     f"target and {needed} are needed: add partitions, or --partitions N"
                 )
-    elif wrong := [one for one in topics if target.partitions[one.target] != request.partitions]:
+    elif wrong := [topic for topic in topics if target.partitions[topic.target] != request.partitions]:
         name = wrong[0].target
         raise UserError(
             f"{name} has {counted_noun(target.partitions[name], 'partition')} in the target, "
@@ -236,11 +236,11 @@ def with_records(request: Request, plan: Plan, target: Target) -> list[str]:
         reader = consumer(request, log)
         try:
             return [
-                f"{one.target} has records in the target: add --append to write "
+                f"{topic.target} has records in the target: add --append to write "
                 "after them, --rename to write elsewhere, or the --state of a restore to continue"
-                for one in plan.topics
-                if one.target in target.partitions
-                and _has_records(reader, one.target, target.partitions[one.target])
+                for topic in plan.topics
+                if topic.target in target.partitions
+                and _has_records(reader, topic.target, target.partitions[topic.target])
             ]
         finally:
             reader.close()
@@ -262,14 +262,15 @@ def _settings_of(request: Request, topics: Sequence[TopicPlan]) -> Checked:
         return checked
     client = admin(request, log)
     asked = client.describe_configs(
-        [ConfigResource(ResourceType.TOPIC, one.target) for one in topics], request_timeout=REQUEST_SECONDS
+        [ConfigResource(ResourceType.TOPIC, topic.target) for topic in topics],
+        request_timeout=REQUEST_SECONDS,
     )
-    found = {}
+    of_topics = {}
     for resource, future in asked.items():
         with asking(f"the settings of {resource.name} can't be read", log):
-            found[resource.name] = {name: entry.value for name, entry in future.result().items()}
+            of_topics[resource.name] = {name: entry.value for name, entry in future.result().items()}
     for topic in topics:
-        settings = found[topic.target]
+        settings = of_topics[topic.target]
         checked.limits[topic.target] = Limits(
             min(int(settings.get(name) or 1_048_588) for name in _OF_BATCHES),
             int(settings.get("message.timestamp.before.max.ms") or _MOST),
@@ -283,13 +284,18 @@ def _settings_of(request: Request, topics: Sequence[TopicPlan]) -> Checked:
 def warnings_of(topic: TopicPlan, settings: Mapping[str, str], limits: Limits) -> list[str]:
     """Returns what the settings of a topic would do to what is restored, with the commands against it."""
     now = time.time_ns() // 1_000_000
-    times = [t for one in topic.partitions for t in (one.earliest, one.latest) if t is not None and t != -1]
-    found = []
+    times = [
+        t
+        for partition in topic.partitions
+        for t in (partition.earliest, partition.latest)
+        if t is not None and t != -1
+    ]
+    texts = []
 
     def meanwhile(name: str, value: str, why: str) -> None:
         was = settings.get(name)
         back = _back([name], {} if was is None else {name: was})
-        found.append(
+        texts.append(
             f"{topic.target}: {name}={was} {why}; meanwhile: kafka-configs.sh --alter --topic {topic.target} "
             f"{_back([name], {name: value})}, then back: {back}"
         )
@@ -299,7 +305,7 @@ def warnings_of(topic: TopicPlan, settings: Mapping[str, str], limits: Limits) -
         if limits.keeps_time and kept >= 0 and times and min(times) < now - kept:
             meanwhile("retention.ms", "-1", "deletes restored records, which are older")
         size = int(settings.get("retention.bytes") or -1)
-        if 0 <= size < max((one.bytes for one in topic.partitions), default=0):
+        if 0 <= size < max((partition.bytes for partition in topic.partitions), default=0):
             meanwhile("retention.bytes", "-1", "deletes restored records, as they are more bytes")
     if "compact" in settings.get("cleanup.policy", ""):
         meanwhile("cleanup.policy", "delete", "removes restored records whose key comes again")
@@ -309,14 +315,14 @@ def warnings_of(topic: TopicPlan, settings: Mapping[str, str], limits: Limits) -
         setting = f"message.timestamp.{name}.max.ms"
         if limits.refuses(value, now) == setting:
             meanwhile(setting, str(_MOST), "refuses the timestamps of records, which are held back")
-    largest = max((one.largest for one in topic.partitions), default=0) + 90
+    largest = max((partition.largest for partition in topic.partitions), default=0) + 90
     if largest > limits.max_bytes:
         for name in _OF_BATCHES:
             if largest > int(settings.get(name) or largest):
                 meanwhile(name, str(largest), "refuses the largest records, which are held back")
-    if sum(one.append_time for one in topic.partitions) and limits.keeps_time:
-        found.append(
+    if sum(partition.append_time for partition in topic.partitions) and limits.keeps_time:
+        texts.append(
             f"{topic.target}: the brokers of the sources gave the timestamps (LogAppendTime); they are kept, "
             "as times of the producer"
         )
-    return found
+    return texts

@@ -45,10 +45,10 @@ class Verified:
 def verify_partition(task: Task) -> Verified:
     """Reads back what was restored of a partition of the lake."""
     plan = task.plan
-    found = Verified(plan.topic, plan.partition)
+    verified = Verified(plan.topic, plan.partition)
     journal = journal_of(task)
     if not journal.is_there:
-        return found
+        return verified
     log = ClientLog()
     lake = open_reader(task.request, plan)
     with asking(f"{plan.target} can't be read back", log):
@@ -56,15 +56,15 @@ def verify_partition(task: Task) -> Verified:
         try:
             readers = _Positions(target, plan.target)
             for entry in journal.entries():
-                found.held.update(reason for _, reason in entry.held)
+                verified.held.update(reason for _, reason in entry.held)
                 if entry.runs:
-                    _compare(task, entry, lake, readers, found)
+                    _compare(task, entry, lake, readers, verified)
         finally:
             target.close()
-    return found
+    return verified
 
 
-def _compare(task: Task, entry: Entry, lake: PartitionReader, target: _Positions, found: Verified) -> None:
+def _compare(task: Task, entry: Entry, lake: PartitionReader, target: _Positions, verified: Verified) -> None:
     """Compares the records of one transaction."""
     window = lake.window(entry.begin, entry.end, _TAKES_ALL, entry.now)
     columns = (window.keys, window.values, window.headers, window.timestamps)
@@ -77,17 +77,17 @@ def _compare(task: Task, entry: Entry, lake: PartitionReader, target: _Positions
         begin, (last, count, _) = runs[0][0], runs[-1]
         there = target.read(to, begin, last + count)
         for new, count, first in runs:
-            found.restored += count
+            verified.restored += count
             for number in range(count):
                 expected, message = records.get(first + number), there.get(new + number)
                 if problem := _difference(expected, message, keeps_time):
-                    if len(found.wrong) < _WORDS:
-                        old = f"{found.topic}-{found.partition} offset {first + number}"
-                        found.wrong.append(
+                    if len(verified.wrong) < _WORDS:
+                        old = f"{verified.topic}-{verified.partition} offset {first + number}"
+                        verified.wrong.append(
                             f"{old} at {task.plan.target}-{to} offset {new + number}: {problem}"
                         )
                 else:
-                    found.verified += 1
+                    verified.verified += 1
 
 
 def _difference(expected: Record | None, message: Message | None, keeps_time: bool) -> str:
@@ -102,8 +102,8 @@ def _difference(expected: Record | None, message: Message | None, keeps_time: bo
         ("value", value, message.value()),
         ("headers", headers or None, message.headers() or None),
     )
-    for name, own, there in pairs:
-        if own != there:
+    for name, expected_part, there in pairs:
+        if expected_part != there:
             return f"its {name} differs"
     # A consumer gives no type and 0 for a record without a timestamp
     kind, time_there = message.timestamp()
@@ -125,10 +125,12 @@ class _Positions:
         if self._at is None or self._at[0] != partition or self._at[1] > begin:
             self._reader.assign([TopicPartition(self._topic, partition, begin)])
             self._early = []
-        found = {offset_of(message): message for message in self._early if begin <= offset_of(message) < end}
+        messages = {
+            offset_of(message): message for message in self._early if begin <= offset_of(message) < end
+        }
         self._early = [message for message in self._early if offset_of(message) >= end]
         is_past, until = bool(self._early), time.monotonic() + _SILENCE_SECONDS
-        while not is_past and end - 1 not in found:
+        while not is_past and end - 1 not in messages:
             for message in self._reader.consume(10_000, 0.5):
                 until = time.monotonic() + _SILENCE_SECONDS
                 error = message.error()
@@ -137,16 +139,16 @@ class _Positions:
                         self._early.append(message)
                         is_past = True
                     elif offset_of(message) >= begin:
-                        found[offset_of(message)] = message
+                        messages[offset_of(message)] = message
                 elif error.code() == KafkaError._PARTITION_EOF:
                     is_past = is_past or offset_of(message) >= end
                 elif error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
                     self._at = None
-                    return found  # retention took them
+                    return messages  # retention took them
                 elif not error.retriable():
                     raise as_user_error(error, f"{self._topic}-{partition} can't be read back")
             if time.monotonic() > until:  # none is there, or the target does not answer at all
                 self._reader.get_watermark_offsets(TopicPartition(self._topic, partition), REQUEST_SECONDS)
                 break
         self._at = (partition, end)
-        return found
+        return messages
