@@ -87,7 +87,7 @@ def test_links_lead_to_files(page: Path) -> None:
 
 
 def test_links_lead_to_headings() -> None:
-    """As the site names them; ``make docs`` finds the same."""
+    """In the checkout, and on the site, where ``make docs`` finds the same."""
 
     def anchors(text: str) -> set[str]:
         text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
@@ -95,12 +95,16 @@ def test_links_lead_to_headings() -> None:
         plain = [re.sub(r"[^\w\s-]", "", title).strip().lower() for title in titles]
         return {re.sub(r"[-\s]+", "-", title) for title in plain}
 
-    pages = site.texts()
-    missing = []
-    for name, text in pages.items():
-        for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", text):
-            if "://" not in target and anchor not in anchors(pages[target or name]):
-                missing.append(f"{name}: {target}#{anchor}")
+    of_site = {ROOT / name: text for name, text in site.texts().items()}
+    of_checkout = {path: path.read_text() for path in site.sources()}
+    missing = [
+        f"{page.name}: {target}#{anchor}"
+        for pages in (of_site, of_checkout)
+        for page, text in pages.items()
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", text)
+        if "://" not in target
+        and anchor not in anchors(pages[(page.parent / target).resolve() if target else page])
+    ]
     assert missing == []
 
 
