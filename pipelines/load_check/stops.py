@@ -110,11 +110,10 @@ def _stop_of(topic: str, read: Iterable[_Read], loader: str) -> tuple[int, str] 
     """Returns the offset of the first record that stops a loader, and why; None where it loads the log."""
     release, replay = definitions_of(loader), _REPLAYS[topic](loader)
     known = {m.api_key: m.versions for m in messages(topic.strip("_"), release) if not m.kind.endswith("key")}
-    again = record_reader(topic, release)
     for record, message in read:
         versions = known.get(message.type) if message.type is not None else None
         if versions is None or (message.version is not None and message.version not in versions):
-            message = again(record.key, record.value)
+            message = record_reader(topic, release)(record.key, record.value)
         why = replay.add(message)
         if why is not None:
             return record.offset, why

@@ -241,6 +241,7 @@ def test_importing_it_loads_nothing() -> None:
         ("kafka_log_lake", "find", "{logs}", "--key", "x"),
         ("pipelines.decode_batches", "--source", "{logs}", "--lake", "{lake}"),
         ("pipelines.query", "--lake", "{lake}", "SELECT * FROM crc_report"),
+        ("pipelines.scan", "{logs}"),
     ],
     ids=lambda command: command[0],
 )

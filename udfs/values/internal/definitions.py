@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -134,6 +135,7 @@ def definitions(name: str) -> list[dict[str, object]]:
     return sources
 
 
+@cache
 def messages(name: str, release: str = NEWEST) -> tuple[MessageDefinition, ...]:
     """Returns the message definitions of a file in ``messages``, named without ``.json``, as of a release."""
     known = (as_of(source, release) for source in definitions(name))

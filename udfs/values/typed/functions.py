@@ -38,7 +38,7 @@ from kafka_log_lake.udfs.values.schemas.wire_formats import CONFLUENT, PLAIN, Fr
 from kafka_log_lake.udfs.values.typed.columns import BYTES, JSON, TEXT, SideDecoder, TypedSide
 from kafka_log_lake.udfs.values.typed.texts_and_looks import LookDecoder, TextDecoder
 
-_CERTAINTIES = pa.array(["framing", "look", "schema"], pa.string())
+_CERTAINTIES = ("framing", "look", "schema")
 _LOOKS = ("json", "json-connect", "text", "bytes", "empty", "number", "internal")
 
 
@@ -260,7 +260,8 @@ class _Looks:
         columns = (
             self._formats.array(),
             pa.array(self._ids, mask=~self._has_id),
-            _CERTAINTIES.take(pa.array(certainty)),
+            # an array of a list is made here alone: for the first one in a process pyarrow imports pandas
+            pa.array(_CERTAINTIES, pa.string()).take(pa.array(certainty)),
             self._reasons.array(),
         )
         return pa.StructArray.from_arrays(columns, fields=list(PAYLOAD))
