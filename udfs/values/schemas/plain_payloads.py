@@ -76,11 +76,11 @@ def _look(decoded: DecodedPayload) -> str:
     if decoded.format in ("json", "json-connect"):
         return "object"
     if decoded.format == "text":
-        text = decoded.value.strip()
+        text = decoded.content.strip()
         return "like" if text[:1] in _LIKE_JSON or any(w.startswith(text) for w in _JSON_WORDS) else "text"
     return (
         ""
-        if decoded.value is None or decoded.format == "empty"
+        if decoded.content is None or decoded.format == "empty"
         else "bytes"
         if decoded.format == "bytes"
         else "framed"
