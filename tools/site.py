@@ -37,7 +37,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "options": options_doc.settings,
     **{
         f"options of {name}": partial(options_doc.arguments, name)
-        for name in ("export", "mcp", "recover", "maintain", "dump", "restore")
+        for name in ("export", "mcp", "recover", "maintain", "dump", "restore", "quality-report")
     },
     "columns of tables": tables_doc.shared_columns,
     **{part: partial(tables_doc.tables, part) for part in tables_doc.PARTS},

@@ -23,7 +23,6 @@ from benchmarks import page as figures
 from benchmarks import report
 from kafka_log_lake.pipelines import decode_batches, ingest_raw
 from kafka_log_lake.pipelines.cli.commands import COMMANDS as ALL_COMMANDS
-from kafka_log_lake.pipelines.cli.commands.quality_report import QUALITY_REPORT
 from kafka_log_lake.pipelines.cli.options import parser_of, with_not
 from kafka_log_lake.pipelines.cli.setting_names import ALIASES, FIELDS
 from kafka_log_lake.pipelines.cli.values import flag, option
@@ -335,16 +334,6 @@ def test_the_page_of_figures_has_those_that_are_stored() -> None:
     assert text.count("| **missed** |") + text.count(": **missed** |") == sum(
         row["met"] is False for part in report.load().values() for row in part["rows"]
     )
-
-
-def test_the_page_of_quality_has_every_option_of_the_report() -> None:
-    written = {row[0].strip("`").split()[0]: row[1].strip("`") for row in cells(QUALITY, "# Data quality")}
-    arguments = {
-        option(argument.name): (argument.choices or (argument.default or "",))[0]
-        for argument in QUALITY_REPORT.arguments
-    }
-    defaults = {option(name): "" for name in QUALITY_REPORT.settings}
-    assert written == arguments | defaults
 
 
 def test_the_page_of_quality_has_every_check() -> None:
