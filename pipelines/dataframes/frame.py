@@ -17,6 +17,7 @@ from kafka_log_lake.pipelines.dataframes.options import requested_names
 from kafka_log_lake.pipelines.engine.driver import Driver, driver_of, spark_errors
 from kafka_log_lake.pipelines.listing.hadoop import canonical_path
 from kafka_log_lake.pipelines.listing.naming import LEFT_FOLDER, PARTITION_FOLDER
+from kafka_log_lake.pipelines.plan.slices import TASKS_PER_CORE
 from kafka_log_lake.udfs.format.schema import Column
 from kafka_log_lake.udfs.spark.protocol import FrameRead, StageOptions
 from kafka_log_lake.udfs.spark.stages import frame_stage
@@ -28,6 +29,7 @@ _CHUNK_POSITION, _SEGMENT = "chunk_position", "segment"  # of raw_segments
 _PATH, _LENGTH, _CONTENT = "path", "length", "content"  # of binaryFile
 _CHUNK = ("content", _SEGMENT, _CHUNK_POSITION)  # the columns of raw_segments that make a chunk
 _OF_LANDED = ("chunk_bytes", "crc32c")  # others, with which what was landed is compared
+_TASKS = 200  # what Spark shuffles to by default
 _TYPES = {
     "topic": ("string",),
     "partition": ("tinyint", "smallint", "int", "bigint"),
@@ -138,10 +140,18 @@ def decode_frame(
         are_files=are_files,
     )
     driver.share_code()
-    if read.is_chunked:
+    if is_landed:
+        # Rows of a few bytes: Spark would put all of them in one task, were the number of tasks not given
+        rows = rows.repartitionByRange(_tasks(driver), "topic", "partition", "segment")
+    elif read.is_chunked:
         rows = rows.repartition("topic", "partition", "segment")
     ddl = ", ".join(f"`{column.name}` {column.sql_type}" for column in declared)
     return rows.mapInArrow(frame_stage(read), ddl)
+
+
+def _tasks(driver: Driver) -> int:
+    """Returns the largest number of tasks for landed chunks; Spark makes fewer of fewer segments."""
+    return max(_TASKS, driver.parallelism() * TASKS_PER_CORE)
 
 
 def _is_landed(driver: Driver, df: DataFrame, *given: Given | None) -> bool:

@@ -296,6 +296,16 @@ def test_landed_chunks_are_read_where_they_lie(spark: SparkSession, landed: Path
 
 
 @pytest.mark.spark
+def test_landed_segments_are_decoded_side_by_side(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark puts rows as small as theirs, which bring no bytes, in one task where it may."""
+    for partition in range(3):
+        put(tmp_path / "logs" / f"a-{partition}", 0, batch(0))
+    ingest_raw.run(spark, Settings(source=(str(tmp_path / "logs"),), lake=str(tmp_path / "lake")))
+    found = decode_frame(spark.read.format("delta").load(f"{tmp_path}/lake/raw_segments"))
+    assert found.select(F.spark_partition_id()).distinct().count() == 3
+
+
+@pytest.mark.spark
 def test_a_stream_of_landed_chunks(spark: SparkSession, landed: Path) -> None:
     raw = spark.readStream.format("delta").load(str(landed))
     got: list[int] = []
