@@ -148,6 +148,17 @@ def test_each_flag_of_a_change(flagged: bytes, expected: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize(
+    ("count", "reason"), [(-1, None), (0, None), (-2, "negative_length"), (9, "huge_count")]
+)
+def test_a_suppressed_value_has_headers_or_none(count: int, reason: str | None) -> None:
+    """-1 stands for none; of any other negative number Kafka's ``ProcessorRecordContext`` makes an error."""
+    place = struct.pack(">qqi1sii", 1_700_000_000_000, 5, 1, b"t", 0, count)
+    payload = place + struct.pack(">iii1sq", -1, -1, 1, b"v", 1_700_000_000_000)
+    label = TopicFormat("suppress-changelog", "string", "string").label
+    assert PayloadReader(Registry()).read("t", VALUE, payload, (), label).reason == reason
+
+
+@pytest.mark.parametrize(
     ("serde", "fitting", "broken"),
     [
         ("long", [(at * 7919 - 9).to_bytes(8, "big", signed=True) for at in range(99)], [b"", b"1234567"]),

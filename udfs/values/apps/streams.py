@@ -99,7 +99,9 @@ def _context(cursor: Cursor) -> dict[str, Any]:
     """Reads ``ProcessorRecordContext``: where the record that was last added came from."""
     timestamp, offset = cursor.number(8), cursor.number(8)
     topic, partition = _text(cursor), cursor.number(4)
-    count = cursor.number(4)
+    count = cursor.number(4)  # -1 for none (``ProcessorRecordContext.deserialize``)
+    if count < -1:
+        raise PayloadError("negative_length", f"{count} headers", cursor.at)
     if count > cursor.left // 8:
         raise PayloadError("huge_count", f"{count} headers, and {cursor.left} bytes left", cursor.at)
     headers = [[_text(cursor), _base64(cursor.sized(-1))] for _ in range(count)]
