@@ -18,6 +18,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+from deltalake import DeltaTable
 
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import CATALOG, Settings
@@ -110,13 +111,16 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: JobKind) -> Summary:
     listing = work.listing
     catalog = CatalogSchema(on_demand, address) if settings.sink == CATALOG else None
     with progress.phase("opening the lake"):
-        is_there = check_place(address) if catalog is None else catalog.has_lake()
+        opened = check_place(address) if catalog is None else None
+        is_there = opened is not None or (catalog is not None and catalog.has_lake())
     if listing is None and work.landed is None and not is_there:
         # Before the lake is created: wrong sources must leave no empty lake
         listing = _list(on_demand, settings, progress)
         if not (listing.has_wanted or listing.unreadable):
             raise no_segments_error(settings.source, listing)
-    with _open_for_writing(on_demand, address, settings, work.app_id, catalog, progress, run_id) as lake:
+    with _open_for_writing(
+        on_demand, address, settings, work.app_id, catalog, opened, progress, run_id
+    ) as lake:
         check: CheckFiles = functools.partial(file_checks.check, on_demand)
         if work.landed is not None:
             listing, check = work.landed(lake)
@@ -201,12 +205,13 @@ def _open_for_writing(
     settings: Settings,
     app_id: str,
     catalog: CatalogSchema | None,
+    opened: DeltaTable | None,
     progress: Progress,
     run_id: str,
 ) -> Iterator[LakeWriter]:
     """Opens a lake: locks it, creates missing tables, finishes runs that were killed.
 
-    catalog: the schema of a lake in a catalog, else None.
+    catalog: the schema of a lake in a catalog, else None. opened: the ledger of a complete lake by its path.
     """
     intents = Intents(address) if catalog is None else CatalogIntents(catalog)
     with intents.lock():
@@ -219,8 +224,8 @@ def _open_for_writing(
                     _views(catalog).add_columns()
                 lake = CatalogLake(on_demand, address, intents, app_id)
             else:
-                create_tables(address)
-                lake = PathLake(on_demand, address, intents, app_id)
+                create_tables(address, is_complete=opened is not None)
+                lake = PathLake(on_demand, address, intents, app_id, opened)
             lake.recover()
             if app_id == DECODE_APP:
                 lake.fill_findings(run_id)
@@ -244,7 +249,6 @@ def _run_all(
 
     Returns False where Ctrl-C stopped it: what was decoded until then is committed, the rest is as it was.
     """
-    has_changed = plan.has_changes
     warnings = Counter([*_warnings(listing, settings), *listing.checkpoints.warnings])
     if plan.planned:
         warnings.update(plan.warnings)
@@ -278,7 +282,7 @@ def _run_all(
     _note_plan(summary, settings, listing, plan, unreadable)
     if work.finds_missing:
         with progress.phase("finding missing offsets"):
-            rows = ledger_of_logs(lake, plan, has_changed)
+            rows = ledger_of_logs(lake, plan)
             summary.missing = find_missing(lake, listing, rows, options)
             summary.tails = tails_of(rows)
     if listing.tier_report is not None:

@@ -19,12 +19,12 @@ from kafka_log_lake.pipelines.cli.verdict import Tails, claimed_by
 from kafka_log_lake.pipelines.decode.log_starts import stored_checkpoints, with_log_starts
 from kafka_log_lake.pipelines.lake.commit import LakeWriter
 from kafka_log_lake.pipelines.lake.intents import Intent
-from kafka_log_lake.pipelines.lake.transactions import OF_ROWS, rows_of
+from kafka_log_lake.pipelines.lake.transactions import partitions_of, rows_of
 from kafka_log_lake.pipelines.listing.checkpoints import Checkpoint
 from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.listing.witnesses import ListedLog, has_grown, with_checkpoint
 from kafka_log_lake.pipelines.plan.headers import claimed_offsets
-from kafka_log_lake.pipelines.plan.ledger import kept, rows_to_arrow
+from kafka_log_lake.pipelines.plan.ledger import among, rows_to_arrow
 from kafka_log_lake.pipelines.plan.missing import (
     COLUMNS,
     Edges,
@@ -38,23 +38,19 @@ from kafka_log_lake.pipelines.rules.offset_findings import COMPACTED, END, UNREA
 from kafka_log_lake.udfs.batches.account import NO_WITNESSES, SEGMENT, WRONG_BASE, Unseen
 from kafka_log_lake.udfs.batches.offset_findings import is_known_compacted
 from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS
-from kafka_log_lake.udfs.format.schema import OFFSET_FINDINGS, SEGMENTS
+from kafka_log_lake.udfs.format.schema import OFFSET_FINDINGS
 from kafka_log_lake.udfs.spark.protocol import StageOptions
 from kafka_log_lake.udfs.storage.byte_source import FileSource, SourceError, path_of_uri
 
-_MISSING = f"lost_cause IN ('{SEGMENT}', '{WRONG_BASE}')"
+_SAID = f"(kind IN ('{END}', '{UNREAD}', '{COMPACTED}') OR lost_cause IN ('{SEGMENT}', '{WRONG_BASE}'))"
 Noted = Mapping[str, ListedLog]  # by folder
 _FIELDS = ("log_start_offset", "recovery_point", "high_watermark", "named_end")  # of the table checkpoints
 
 
-def ledger_of_logs(lake: LakeWriter, plan: Plan, has_changed: bool) -> pa.Table:
-    """Returns COLUMNS of the ledger, for all segments of the logs of a plan.
-
-    has_changed: whether the ledger has, since it was read for the plan.
-    """
-    rows = lake.read(SEGMENTS, COLUMNS) if has_changed else plan.known.select(COLUMNS)
+def ledger_of_logs(lake: LakeWriter, plan: Plan) -> pa.Table:
+    """Returns COLUMNS of the ledger, for all segments of the logs of a plan."""
     folders = pc.unique(plan.segments.column("partition_dir"))
-    return kept(rows, pc.is_in(rows.column("partition_dir"), folders).to_numpy())
+    return among(lake.ledger().select(COLUMNS), "partition_dir", folders.to_pylist())
 
 
 def tails_of(rows: pa.Table) -> Tails:
@@ -112,26 +108,32 @@ def _zeroed(rows: pa.Table) -> list[int]:
 
 
 def _store_what_files_say(
-    lake: LakeWriter, listing: Listing, noted: Noted, rows: pa.Table, options: StageOptions
-) -> None:
+    lake: LakeWriter,
+    listing: Listing,
+    noted: Noted,
+    rows: pa.Table,
+    findings: pa.Table,
+    options: StageOptions,
+) -> bool:
     """Stores which files of logs are there and were not read, where that has changed: they are not lost.
 
     And of which logs ``cleaner-offset-checkpoint`` alone says that the log cleaner ran. rows: see
-    ``ledger_of_logs``.
+    ``ledger_of_logs``; findings: of these logs. Returns whether it has stored something.
     """
     here = listing.segments.filter(_are_of(listing.segments, rows))
     now = {folder: sorted(bases) for folder, bases in unread_segments(here, rows.column("segment")).items()}
     was: dict[str, list[int]] = defaultdict(list)
     cleaned = _cleaned(noted, rows)
-    for row in _findings(lake, rows, f"kind IN ('{UNREAD}', '{COMPACTED}')").to_pylist():
+    for row in findings.select(["kind", "partition_dir", "file_base_offset"]).to_pylist():
         if row["kind"] == UNREAD:
             was[row["partition_dir"]].append(row["file_base_offset"])
-        else:
+        elif row["kind"] == COMPACTED:
             cleaned.discard(row["partition_dir"])
     changed = {f: now.get(f, []) for f in now.keys() | was.keys() if now.get(f, []) != sorted(was.get(f, []))}
     if changed or cleaned:
         intent = Intent(lake.app_id, lake.next_version(), options.run_id, files_left=changed)
         lake.commit(replace(intent, cleaned=sorted(cleaned)))
+    return bool(changed or cleaned)
 
 
 def _cleaned(noted: Noted, rows: pa.Table) -> set[str]:
@@ -153,10 +155,10 @@ def _are_of(segments: pa.Table, rows: pa.Table) -> pa.ChunkedArray:
     return pc.is_in(segments.column("partition_dir"), pc.unique(rows.column("partition_dir")))
 
 
-def _findings(lake: LakeWriter, rows: pa.Table, where: str) -> pa.Table:
-    """Reads ``offset_findings`` of logs. rows: of the ledger. where: a condition."""
-    partitions = {*zip(*(rows.column(name).to_pylist() for name in OF_ROWS), strict=True)}
-    findings = rows_of(lake.read, OFFSET_FINDINGS, OFFSET_FINDINGS.arrow_schema().names, partitions, where)
+def _findings(lake: LakeWriter, rows: pa.Table) -> pa.Table:
+    """Reads of ``offset_findings`` what is said of missing offsets and of whole logs. rows: of the ledger."""
+    names = OFFSET_FINDINGS.arrow_schema().names
+    findings = rows_of(lake.read, OFFSET_FINDINGS, names, partitions_of(rows), _SAID)
     return findings.filter(_are_of(findings, rows))
 
 
@@ -168,8 +170,9 @@ def find_missing(
     rows: see ``ledger_of_logs``.
     """
     noted = listing.noted_logs()
-    _store_what_files_say(lake, listing, noted, rows, options)
-    findings = _findings(lake, rows, f"(kind = '{END}' OR {_MISSING})")
+    findings = _findings(lake, rows)
+    if _store_what_files_say(lake, listing, noted, rows, findings, options):
+        findings = _findings(lake, rows)
     ended = findings.filter(pc.equal(findings.column("kind"), END))
     ends = dict(
         zip(*(ended.column(name).to_pylist() for name in ("partition_dir", "first_offset")), strict=True)

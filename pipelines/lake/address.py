@@ -82,17 +82,22 @@ def reading(place: str) -> Iterator[None]:
 
 def table_version(address: str, table: str) -> int | None:
     """Returns the schema version of a table; None if it is missing or this project did not create it."""
+    return _with_version(address, table)[1]
+
+
+def _with_version(address: str, table: str) -> tuple[DeltaTable | None, int | None]:
+    """Opens a table; None if it is missing. Returns its schema version too, see ``table_version``."""
     path = table_path(address, table)
     try:
         with reading(f"the table {path}"):
             opened = open_table(path)
             configuration = opened.metadata().configuration
     except TableNotFoundError:
-        return None
+        return None, None
     version = int(configuration[VERSION_PROPERTY]) if VERSION_PROPERTY in configuration else None
     if version == SCHEMA_VERSION:
         _check_columns(path, table, opened)
-    return version
+    return opened, version
 
 
 def _check_columns(path: str, name: str, table: DeltaTable) -> None:
@@ -135,15 +140,23 @@ def tables_of(address: str) -> tuple[Table, ...]:
 
 
 def is_lake(address: str) -> bool:
-    """Returns whether the lake is complete: its ledger comes last. Raises a UserError for another version."""
-    version = table_version(address, SEGMENTS.name)
+    """Returns whether the lake is complete. Raises a UserError for another version."""
+    return opened_ledger(address) is not None
+
+
+def opened_ledger(address: str) -> DeltaTable | None:
+    """Opens the ledger of a complete lake, as it is made last; returns None of another folder.
+
+    Raises a UserError for another version.
+    """
+    ledger, version = _with_version(address, SEGMENTS.name)
     if version is not None and version != SCHEMA_VERSION:
         newer = version > SCHEMA_VERSION
         how = "use a newer release or another --lake" if newer else "decode into a new --lake"
         raise UserError(
             f"the lake {address} has schema version {version}, this release writes {SCHEMA_VERSION}: {how}"
         )
-    return version is not None
+    return None if version is None else ledger
 
 
 def open_lake(lake: str, default_scheme: str = "file") -> str:

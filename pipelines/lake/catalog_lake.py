@@ -48,7 +48,7 @@ from kafka_log_lake.udfs.format.schema import (
 from kafka_log_lake.udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW, STAGED_SCHEMA
 
 _STAGED, _INTENT = "staged_rows_", "intent"
-# Small tables of which a job reads all rows, several times
+# Small tables of which a job reads all rows; but for the ledger, several times
 _KEPT = (SEGMENTS, CHECKPOINTS, OFFSET_FINDINGS, RUNS)
 # Column of the ledger that counts a segment's rows in a table
 _COUNTS = {RECORDS: "records", BATCHES: "batches", QUARANTINE: "damaged"}
@@ -302,9 +302,7 @@ class CatalogLake(LakeWriter):
         count = _COUNTS.get(table)
         if count is None or intent.cut:
             return True
-        known = self._all_rows(SEGMENTS)
-        put = pa.array([row.segment for row in intent.put], pa.string())
-        was = known.filter(pc.is_in(known.column("segment"), put))
+        was = ledger.among(self.ledger(), "segment", (row.segment for row in intent.put))
         now = any(getattr(row, count) for row in (*intent.put, *intent.drop))
         return now or bool(pc.sum(was.column(count)).as_py())
 
@@ -338,8 +336,4 @@ class CatalogLake(LakeWriter):
                 f"VALUES ({', '.join(f'new.{name}' for name in names)})"
             )
         self._spark.catalog.dropTempView(_CHANGES)
-        known = self._kept.get(SEGMENTS.name)
-        if known is not None:
-            others = known.filter(pc.invert(pc.is_in(known.column("segment"), changes.column("segment"))))
-            new = ledger.to_arrow(intent.put).select(known.schema.names)
-            self._kept[SEGMENTS.name] = pa.concat_tables([others, new])
+        self._kept.pop(SEGMENTS.name, None)

@@ -40,7 +40,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from kafka_log_lake.pipelines.cli.errors import JobError, one_line
-from kafka_log_lake.pipelines.engine.delta import sql_in, sql_literal
+from kafka_log_lake.pipelines.engine.delta import sql_literal
 from kafka_log_lake.pipelines.lake import offset_findings, transactions
 from kafka_log_lake.pipelines.lake.intents import Intent, RowRange
 from kafka_log_lake.pipelines.lake.offset_findings import Change
@@ -62,9 +62,16 @@ class LakeWriter(LakeTables):
     The order of the commits is here; each of them is ``PathLake``'s or ``CatalogLake``'s.
     """
 
-    def ledger(self, where: str = "") -> pa.Table:
-        """Returns the rows of the ledger: columns NAMES of ``pipelines.plan.ledger``. where: see ``read``."""
-        return ledger.numbered(self.read(schema.SEGMENTS, ledger.NAMES, where))
+    _ledger: pa.Table | None = None
+
+    def ledger(self) -> pa.Table:
+        """Returns the ledger: columns NAMES of ``pipelines.plan.ledger``. It is read once.
+
+        From then on it has what this job has published.
+        """
+        if self._ledger is None:
+            self._ledger = ledger.numbered(self.read(schema.SEGMENTS, ledger.NAMES))
+        return self._ledger
 
     def chunks_of_run(self, run_id: str) -> pa.Table:
         """Returns the chunks that a run landed, a row each, without their content."""
@@ -81,6 +88,7 @@ class LakeWriter(LakeTables):
 
     def _recover(self, intent: Intent) -> None:
         self._finish_or_take_back(intent)
+        self._ledger = None
         row = self._row_of_run(intent)
         if row["segments"]:
             self.add_rows(RUNS, ledger.rows_to_arrow(RUNS, [row]))
@@ -180,8 +188,8 @@ class LakeWriter(LakeTables):
         Segments that it replaced keep the rows that are there, as their files may be gone; where they are
         not, a run decodes them again: it takes the file for a changed one that ended in damage.
         """
-        names = sql_in("segment", (row.segment for row in intent.put))
-        known = {row.segment: row for row in ledger.rows(self.ledger(names))} if intent.put else {}
+        there = ledger.among(self.ledger(), "segment", (row.segment for row in intent.put))
+        known = {row.segment: row for row in ledger.rows(there)}
         whole = [row for row in intent.put if row.segment not in intent.goes_on]
         kept = [known[row.segment] for row in whole if row.segment in known]
         rest = Intent(
@@ -216,56 +224,57 @@ class LakeWriter(LakeTables):
         elif not self.is_done(schema.SEGMENTS, intent):
             for table in DECODED:
                 self.replace_rows(table, intent)
-            outcome = self._replace_transactions(intent)
-            self._replace_findings(intent)
+            after = self._ledger_after(intent)
+            outcome = self._replace_transactions(intent, after)
+            self._replace_findings(intent, after)
             self.intents.flush_commits(intent)
             self.replace_ledger(intent)
+            self._ledger = after
         self.intents.flush_commits(intent)
         self.intents.remove(intent)
         return outcome
 
-    def _replace_transactions(self, intent: Intent) -> Outcome:
+    def _ledger_after(self, intent: Intent) -> pa.Table:
+        """Returns the ledger as a run leaves it."""
+        names = [row.segment for row in (*intent.put, *intent.drop)]
+        rest = ledger.among(self.ledger(), "segment", names, False)
+        return pa.concat_tables([rest, ledger.numbered(ledger.to_arrow(intent.put))])
+
+    def _replace_transactions(self, intent: Intent, after: pa.Table) -> Outcome:
         """Computes the transactions of the logs that a run changes, and commits those that differ.
 
-        Returns what is uncertain in these logs.
+        after: the ledger. Returns what is uncertain in these logs.
         """
         stored = self.transactions_of(intent.partitions)
         had = zip(*(stored.column(name).to_pylist() for name in transactions.OF_ROWS), strict=True)
         affected = intent.partitions & {*had, *intent.transactional}
         if not affected:
             return Outcome()
-        gone = {row.segment for row in intent.drop}
-        known = ledger.rows(self.ledger(sql_in("topic", (topic for topic, _ in affected))))
-        after = {r.segment: r for r in known if r.log[:2] in affected and r.segment not in gone}
-        after |= {row.segment: row for row in intent.put if row.log[:2] in affected}
-        rows, changed, outcome = transactions.compute(
-            self.read, affected, ledger.to_arrow(after.values()), stored
-        )
+        of_logs = transactions.of_partitions(after, affected)
+        rows, changed, outcome = transactions.compute(self.read, affected, of_logs, stored)
         if changed:
             ranges = [RowRange(*log) for log in sorted(changed)]
             self.replace_computed(schema.TRANSACTIONS, rows, ranges, intent)
         return outcome
 
-    def _replace_findings(self, intent: Intent) -> None:
-        """Computes ``offset_findings`` of the logs that the run changes, and commits what differs."""
+    def _replace_findings(self, intent: Intent, after: pa.Table) -> None:
+        """Computes ``offset_findings`` of the logs that the run changes, and commits what differs.
+
+        after: the ledger.
+        """
         table = schema.OFFSET_FINDINGS
         if intent.fills_findings:
             self.create(table)
         elif not self.has(table):
             return  # an earlier release made the lake, and has planned the run: ``fill_findings`` follows
-        gone, logs = {row.segment for row in intent.drop}, {row.log for row in (*intent.put, *intent.drop)}
-        of_files = {*intent.files_left, *intent.cleaned}
-        folders = {folder for _, _, folder in logs} | of_files
-        before = self.ledger("" if intent.fills_findings else sql_in("partition_dir", sorted(folders)))
-        put = ledger.numbered(ledger.to_arrow(intent.put))
-        names = pa.array([*gone, *put.column("segment").to_pylist()], pa.string())
-        rest = before.filter(pc.invert(pc.is_in(before.column("segment"), names)))
-        after = pa.concat_tables([rest, put])
-        columns = (after.column(name).to_pylist() for name in transactions.OF_ROWS)
-        partitions = {*zip(*columns, strict=True), *(log[:2] for log in logs)}
+        before, of_files = self.ledger(), {*intent.files_left, *intent.cleaned}
+        if not intent.fills_findings:
+            folders = {row.partition_dir for row in (*intent.put, *intent.drop)} | of_files
+            before, after = (ledger.among(rows, "partition_dir", folders) for rows in (before, after))
+        partitions = transactions.partitions_of(before) | transactions.partitions_of(after)
         is_anew = intent.fills_findings or _NOWHERE in intent.goes_on.values()
-        anew, written = None if is_anew else of_files, put.column("segment").to_pylist()
-        change = Change(before, after, written, anew, intent.files_left, intent.cleaned)
+        put = {row.segment: intent.goes_on.get(row.segment, 0) for row in intent.put}
+        change = Change(before, after, put, None if is_anew else of_files, intent.files_left, intent.cleaned)
         rows, changed = offset_findings.compute(self.read, partitions, change)
         if changed:
             self.replace_computed(table, rows, [RowRange(*range_) for range_ in sorted(changed)], intent)

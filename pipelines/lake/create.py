@@ -21,8 +21,8 @@ from kafka_log_lake.pipelines.engine.delta import append_rows, commit, open_tabl
 from kafka_log_lake.pipelines.lake.address import (
     SCHEMA_VERSION,
     VERSION_PROPERTY,
-    is_lake,
     lake_table,
+    opened_ledger,
     table_path,
     table_version,
 )
@@ -35,12 +35,13 @@ _AMBIGUOUS = re.compile(r"[][\\|^\x00-\x1f]|%[0-9A-Fa-f]{2}")
 LEDGER_LAST = (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS)
 
 
-def create_tables(address: str) -> None:
+def create_tables(address: str, is_complete: bool = False) -> None:
     """Creates the missing tables of a new lake. Raises a MissingTable where a complete one has lost one.
 
     ``offset_findings`` is computed again where it is missing (``LakeWriter.fill_findings``).
+    is_complete: whether ``check_place`` has just found a complete lake there.
     """
-    if check_place(address):
+    if is_complete or check_place(address):
         system, folder = open_store(address)  # one listing: a job may run every second
         there = {info.base_name for info in system.get_file_info(FileSelector(folder))}
         for table in TABLES:
@@ -53,8 +54,11 @@ def create_tables(address: str) -> None:
     create_table(address, LEDGER_LAST[-1])
 
 
-def check_place(address: str) -> bool:
-    """Returns whether a complete lake exists. Raises a UserError if none can be created. Changes nothing."""
+def check_place(address: str) -> DeltaTable | None:
+    """Returns the ledger of a complete lake; None where there is none.
+
+    Raises a UserError if none can be created. Changes nothing.
+    """
     ambiguous = _AMBIGUOUS.search(address)
     if ambiguous:
         raise UserError(
@@ -66,10 +70,10 @@ def check_place(address: str) -> bool:
         _check_folder(local)
     elif "#" in address or "?" in address:
         raise UserError(f"the lake's URI {address!r} contains '#' or '?': choose another")
-    exists = is_lake(address)
-    if local is not None and not exists:
+    ledger = opened_ledger(address)
+    if local is not None and ledger is None:
         _check_nothing_else(local)
-    return exists
+    return ledger
 
 
 def create_table(address: str, table: Table) -> None:

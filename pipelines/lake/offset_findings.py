@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -38,12 +37,6 @@ _COLUMNS = OFFSET_FINDINGS.arrow_schema().names
 _NAMED = 500  # segments that a condition names; of more all rows are read
 _HAS_HORIZON = "status = 'ok' AND delete_horizon_ms IS NOT NULL"
 _PLACE = ("topic", "partition", "segment")
-_SEGMENT = ", ".join(_PLACE)
-_DIFFERENT_SEGMENTS = f"""
-SELECT DISTINCT {_SEGMENT} FROM (
-  (SELECT * FROM computed EXCEPT ALL SELECT * FROM stored)
-  UNION ALL (SELECT * FROM stored EXCEPT ALL SELECT * FROM computed))
-"""
 Unread = Mapping[str, Collection[int]]  # partition_dir -> base offsets of files that were not read
 
 
@@ -51,14 +44,15 @@ Unread = Mapping[str, Collection[int]]  # partition_dir -> base offsets of files
 class Change:
     """What a run changes in logs.
 
-    before, after: their rows of the ledger. put: segments whose rows it writes. anew: folders of logs that
-    are computed from their start; None for all. unread: of the logs whose files were looked for. cleaned:
-    folders of logs of which a file says that the log cleaner ran.
+    before, after: their rows of the ledger. put: segments whose rows it writes -> the byte from which on
+    their batches are new. anew: folders of logs that are computed from their start; None for all. unread: of
+    the logs whose files were looked for. cleaned: folders of logs of which a file says that the log cleaner
+    ran.
     """
 
     before: pa.Table
     after: pa.Table
-    put: Collection[str]
+    put: Mapping[str, int]
     anew: Collection[str] | None
     unread: Unread
     cleaned: Collection[str] = ()
@@ -85,7 +79,9 @@ def compute(
     stored = _stored(read, partitions, owners)
     known = _folders(stored, COMPACTED)
     goes_on = {folder for folder in known if not change.is_anew(folder)} | {*change.cleaned}
-    computed = _compute(read, partitions, files, owns, {**_unread(stored), **change.unread}, goes_on)
+    cleaned = _cleaned(read, partitions, files, owns, change)
+    unread = {**_unread(stored), **change.unread}
+    computed = _compute(read, partitions, files, owns, unread, goes_on, cleaned)
     is_partial = np.bincount(files.log[~owns], minlength=len(files.logs)) > 0
     partial = {*files.logs.column("partition_dir").filter(pa.array(is_partial)).to_pylist()}
     shown = (_folders(computed, COMPACTED) - known) & partial
@@ -145,6 +141,25 @@ def _unread(stored: pa.Table) -> dict[str, list[int]]:
     return by_folder
 
 
+def _cleaned(
+    read: Read, partitions: Collection[Partition], files: Files, owns: np.ndarray, change: Change
+) -> np.ndarray:
+    """Returns bool[n]: the files without a gap of which a batch shows that the log cleaner ran.
+
+    What was stored of a log tells of its known batches: of a log that goes on only new ones are read.
+    owns: bool[n], the files whose rows are wanted.
+    """
+    names = files.rows.column("segment")
+    folders = files.logs.column("partition_dir").to_pylist()
+    is_anew = np.array([change.is_anew(folder) for folder in folders], dtype=bool)[files.log]
+    whole = shape_of(files).whole & owns & (is_anew | _are_in(names, change.put))
+    chosen = names.filter(pa.array(whole))
+    begin = 0 if is_anew.any() else min(map(change.put.__getitem__, chosen.to_pylist()), default=0)
+    where = f"{_HAS_HORIZON} AND position >= {begin}" if begin else _HAS_HORIZON
+    horizons = _of_segments(read, partitions, BATCHES, ("segment",), chosen, where)
+    return _are_in(names, pc.unique(horizons.column("segment")).to_pylist())
+
+
 def _compute(
     read: Read,
     partitions: Collection[Partition],
@@ -152,13 +167,10 @@ def _compute(
     owns: np.ndarray,
     unread: Unread,
     compacted: Collection[str],
+    is_cleaned: np.ndarray,
 ) -> pa.Table:
-    """Computes rows of logs. owns: bool[n], the files whose rows are wanted."""
+    """Computes rows of logs. owns: bool[n], the files whose rows are wanted. is_cleaned: by ``_cleaned``."""
     shape = shape_of(files)
-    names = files.rows.column("segment")
-    whole = names.filter(pa.array(shape.whole & owns))
-    horizons = _of_segments(read, partitions, BATCHES, ("segment",), whole, _HAS_HORIZON)
-    is_cleaned = _are_in(names, pc.unique(horizons.column("segment")).to_pylist())
     plain = is_plain(files, shape, is_cleaned)
     plain &= ~_are_in(
         files.logs.column("partition_dir"), [*compacted, *(f for f, some in unread.items() if some)]
@@ -198,17 +210,14 @@ def _of_segments(
 
 def _differing(computed: pa.Table, stored: pa.Table) -> tuple[pa.Table, set[tuple[str, int, str]]]:
     """Returns the rows found of segments with other rows than stored ones, and these segments."""
-    if not len(stored):  # as in a first run, which may find a million of them
-        places = computed.group_by(_PLACE).aggregate([])
-        return computed, {*zip(*(places.column(name).to_pylist() for name in _PLACE), strict=True)}
-    database = duckdb.connect(config={"threads": "2"})
-    try:
-        database.register("computed", computed)
-        database.register("stored", stored)
-        database.execute(f"CREATE TABLE changed AS {_DIFFERENT_SEGMENTS}")
-        changed = {*database.execute(f"SELECT {_SEGMENT} FROM changed").fetchall()}
-        query = f"SELECT {', '.join(_COLUMNS)} FROM computed SEMI JOIN changed USING ({_SEGMENT})"
-        rows: pa.Table = database.sql(query).to_arrow_table()
-        return rows.cast(OFFSET_FINDINGS.arrow_schema()), changed
-    finally:
-        database.close()
+    changed = computed  # in a first run, which may find a million of them
+    if len(stored):
+        sides = [
+            rows.append_column("count", pa.array(np.full(len(rows), count)))
+            for rows, count in ((computed, 1), (stored, -1))
+        ]
+        counts = pa.concat_tables(sides).group_by(_COLUMNS).aggregate([("count", "sum")])
+        changed = counts.filter(pc.not_equal(counts.column("count_sum"), 0))
+    changed = changed.group_by(_PLACE).aggregate([])
+    rows = computed.filter(pc.is_in(computed.column("segment"), changed.column("segment")))
+    return rows, {*zip(*(changed.column(name).to_pylist() for name in _PLACE), strict=True)}

@@ -64,11 +64,21 @@ _RUNS_PER_LEASE = 1_000_000
 class PathLake(LakeWriter):
     """The tables of a lake at an address, as one app commits to each of them."""
 
-    def __init__(self, on_demand: SparkOnDemand, address: str, intents: Intents, app_id: str) -> None:
+    def __init__(
+        self,
+        on_demand: SparkOnDemand,
+        address: str,
+        intents: Intents,
+        app_id: str,
+        opened: DeltaTable | None = None,
+    ) -> None:
+        """opened: the ledger, where it is open already."""
         super().__init__(on_demand, address, intents, app_id)
         self._files = TableFiles(on_demand, address, self._settings)
         self._lease = intents.lease
         self._opened: dict[str, DeltaTable] = {}
+        if opened is not None:
+            self._keep(schema.SEGMENTS.name, opened)
 
     def path(self, table: str) -> str:
         return table_path(self.address, table)
@@ -79,11 +89,11 @@ class PathLake(LakeWriter):
 
     def read(self, table: Table, columns: Iterable[str], where: str = "") -> pa.Table:
         """Reads columns of a table in this process. where: a condition on rows, "" for all."""
-        return read_rows(self._open(table.name), table.arrow_schema(), columns, where)
+        return read_rows(self._latest(table.name), table.arrow_schema(), columns, where)
 
     def transactions_of(self, partitions: Collection[Partition]) -> pa.Table:
         """Returns the rows of ``transactions`` of some topic-partitions. Most logs have none."""
-        files = data_files(self._open(schema.TRANSACTIONS.name))
+        files = data_files(self._latest(schema.TRANSACTIONS.name))
         columns = (files.column(f"partition.{name}").to_pylist() for name in ("topic", "partition"))
         return transactions.stored(self.read, {*zip(*columns, strict=True)}.intersection(partitions))
 
@@ -91,8 +101,9 @@ class PathLake(LakeWriter):
         """Returns landed segments, each with the files of ``raw_segments`` that hold its bytes, for tasks."""
         table = schema.RAW_SEGMENTS
         ranges = [RowRange(s.topic, s.partition, s.segment) for s in segments]
-        apply_deletion_vectors(self._open(table.name), table, ranges)  # tasks read whole files
-        return located(segments, data_files(self._open(table.name)), self.path(table.name))
+        delta = self._latest(table.name)
+        apply_deletion_vectors(delta, table, ranges)  # tasks read whole files
+        return located(segments, data_files(delta), self.path(table.name))
 
     @property
     def _publishing(self) -> Table:
@@ -102,13 +113,20 @@ class PathLake(LakeWriter):
     def _open(self, table: str) -> DeltaTable:
         """Returns a table, which is opened once: a log of a million data files takes seconds to read.
 
-        At its latest version; where the lock is a lease, at the version after this job's last commit.
+        At the version after this job's last commit, or a later one. What this app has committed stands in it.
         """
-        opened = self._opened.get(table)
-        if opened is None:
-            opened = self._opened[table] = lake_table(self.address, table)
-            check_features(opened, self.path(table))
-        elif self._lease is None:
+        return self._opened.get(table) or self._keep(table, lake_table(self.address, table))
+
+    def _keep(self, table: str, opened: DeltaTable) -> DeltaTable:
+        check_features(opened, self.path(table))
+        self._opened[table] = opened
+        return opened
+
+    def _latest(self, table: str) -> DeltaTable:
+        """Returns a table at its latest version; where the lock is a lease, see ``_open``."""
+        is_open = table in self._opened
+        opened = self._open(table)
+        if is_open and self._lease is None:
             patiently(opened.update_incremental)
         return opened
 
@@ -136,7 +154,7 @@ class PathLake(LakeWriter):
         """Opens the table that publishes: what is planned from now on is published onto this version."""
         if self._lease is not None:
             self._opened.clear()
-            self._open(self._publishing.name)
+        self._latest(self._publishing.name)
 
     def committed(self, table: str) -> int:
         """Returns the number of the last run of this app that committed to a table; 0 for none."""
@@ -179,11 +197,11 @@ class PathLake(LakeWriter):
 
     def commits(self, table: str) -> Iterator[Commit]:
         """Yields the commits of a table, newest first, as far as its log still has them."""
-        return history(self.address, table, self._open(table).version())
+        return history(self.address, table, self._latest(table).version())
 
     def restore(self, table: Table, version: int, intent: Intent) -> None:
         properties = CommitProperties(custom_metadata=intent_metadata(intent, undone=True))
-        self._open(table.name).restore(version, commit_properties=properties)
+        self._latest(table.name).restore(version, commit_properties=properties)
 
     # One commit
 
@@ -203,7 +221,7 @@ class PathLake(LakeWriter):
         """
 
         def attempt() -> None:
-            delta = self._open(table.name)
+            delta = self._latest(table.name)
             prepare(delta)
             version = delta.version() + 1
             has_committed = commit(delta, write)
@@ -211,7 +229,7 @@ class PathLake(LakeWriter):
                 patiently(partial(delta.load_as_version, version))
 
         if self._lease is None:
-            commit_once(attempt, lambda: self.committed(table.name) == intent.version)
+            commit_once(attempt, lambda: self._has_commit(table, intent))
             return
         try:
             attempt()
@@ -223,11 +241,15 @@ class PathLake(LakeWriter):
 
         The answer to a commit that succeeded may be lost, so that its second attempt meets the first.
         """
-        patiently(self._opened[table.name].update_incremental)
-        if self.committed(table.name) != intent.version:
+        if not self._has_commit(table, intent):
             raise self._not_alone(error) from error
         assert self._lease is not None
         self._lease.check()  # or another job has made it, which found the intent
+
+    def _has_commit(self, table: Table, intent: Intent) -> bool:
+        """Returns whether the latest version of a table has a run's commit."""
+        patiently(self._open(table.name).update_incremental)
+        return self.committed(table.name) == intent.version
 
     def properties(self, intent: Intent, **more: object) -> CommitProperties:
         """Returns the properties of a run's commits. more: see ``run_metadata``."""
@@ -293,7 +315,7 @@ class PathLake(LakeWriter):
         decoded = sum(not row.is_left_out for row in intent.put)
         metrics = {"segments": decoded, "bytes": intent.new_bytes, "dropped": len(intent.drop)}
         named = (*self.decoded_tables, schema.RAW_SEGMENTS)
-        versions = {table.name: self._open(table.name).version() for table in named}
+        versions = {table.name: self._latest(table.name).version() for table in named}
         properties = self.properties(intent, tables=versions, metrics=metrics)
         rows = ledger.to_arrow(intent.put)
         changes, names = ledger.changes(intent.put, intent.drop), schema.SEGMENTS.arrow_schema().names

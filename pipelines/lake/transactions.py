@@ -101,12 +101,21 @@ def rows_of(
     numbers = ", ".join(str(int(number)) for number in sorted({number for _, number in partitions}))
     condition = f'{sql_in("topic", (topic for topic, _ in partitions))} AND "partition" IN ({numbers})'
     rows = read(table, columns, f"{condition} AND {where}" if where else condition)
-    if len(partitions) > 1:
-        number = rows.column("partition").cast(pa.string())
-        both = pc.binary_join_element_wise(rows.column("topic"), number, "\0")
-        wanted = pa.array([f"{topic}\0{number}" for topic, number in partitions])
-        rows = rows.filter(pc.is_in(both, value_set=wanted))
-    return rows
+    return of_partitions(rows, partitions) if len(partitions) > 1 else rows
+
+
+def of_partitions(rows: pa.Table, partitions: Collection[Partition]) -> pa.Table:
+    """Returns the rows of some topic-partitions. rows: with OF_ROWS."""
+    number = rows.column("partition").cast(pa.string())
+    both = pc.binary_join_element_wise(rows.column("topic"), number, "\0")
+    wanted = pa.array([f"{topic}\0{number}" for topic, number in partitions])
+    return rows.filter(pc.is_in(both, value_set=wanted))
+
+
+def partitions_of(rows: pa.Table) -> set[Partition]:
+    """Returns the topic-partitions of some rows. rows: with OF_ROWS."""
+    pairs = rows.group_by(OF_ROWS).aggregate([])
+    return {*zip(*(pairs.column(name).to_pylist() for name in OF_ROWS), strict=True)}
 
 
 def known_rows(files: Files, rows: pa.Table) -> pa.Table:

@@ -114,6 +114,12 @@ def kept(table: pa.Table, mask: np.ndarray) -> pa.Table:
     return table if mask.all() else table.filter(pa.array(mask))
 
 
+def among(table: pa.Table, column: str, texts: Iterable[str], is_in: bool = True) -> pa.Table:
+    """Returns the rows in which a column is one of some texts, or is none of them. See ``kept``."""
+    found = pc.is_in(table.column(column), pa.array(list(texts), pa.string())).to_numpy(zero_copy_only=False)
+    return kept(table, found == is_in)
+
+
 def with_topic_ids(some: pa.Table, known: pa.Table) -> pa.Table:
     """Returns rows of the ledger in which a missing topic id is that of another row of their folder."""
     folders = known.group_by("partition_dir").aggregate([("topic_id", "max")])

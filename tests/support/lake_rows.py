@@ -29,7 +29,7 @@ def compute_findings(lake: str) -> None:
     """Stores what a run finds of the offsets of all logs, from the rows that the tables have."""
     after = ledger.read(table_path(lake, "segments"))
     places = {*zip(*(after.column(name).to_pylist() for name in ("topic", "partition")), strict=True)}
-    change = Change(after.slice(0, 0), after, after.column("segment").to_pylist(), None, {})
+    change = Change(after.slice(0, 0), after, dict.fromkeys(after.column("segment").to_pylist(), 0), None, {})
     rows, _ = offset_findings.compute(reader(lake), places, change)
     write_deltalake(table_path(lake, "offset_findings"), rows, mode="overwrite")
 

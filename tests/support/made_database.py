@@ -48,7 +48,7 @@ def with_transactions(made: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
 def findings_of(made: Mapping[str, pa.Table]) -> pa.Table:
     """The table ``offset_findings``, as a run that writes all of these tables computes it."""
     after = made["segments"].cast(ledger.SCHEMA)
-    change = Change(after.slice(0, 0), after, after.column("segment").to_pylist(), None, {})
+    change = Change(after.slice(0, 0), after, dict.fromkeys(after.column("segment").to_pylist(), 0), None, {})
     return changed_findings(made, OFFSET_FINDINGS.arrow_schema().empty_table(), change)
 
 

@@ -42,7 +42,11 @@ def test_a_log_that_grows_run_by_run_has_the_findings_of_its_last_state() -> Non
             made = tables([state])
             after = made["segments"].cast(ledger.SCHEMA)
             was = {row["segment"]: row for row in before.to_pylist()}
-            put = [row["segment"] for row in after.to_pylist() if was.get(row["segment"]) != row]
+            put = {
+                row["segment"]: was.get(row["segment"], {}).get("decoded_bytes", 0)
+                for row in after.to_pylist()
+                if was.get(row["segment"]) != row
+            }
             stored = changed_findings(made, stored, Change(before, after, put, [], {}))
             assert rows_of(stored) == rows_of(findings_of(made)), state
             before = after
