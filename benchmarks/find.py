@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from benchmarks.harness import Pairs, Row, Scale, paired, part_main, say
 from benchmarks.kafka import resolve
@@ -37,7 +36,7 @@ _GREP = ("sh", "-c", 'key="$1"; shift; "$@" | grep -a -m1 "$key"', "sh")
 _COMMAND = (sys.executable, "-m", "pipelines.find")
 
 
-def _wall(*command: Any) -> float:
+def _wall(*command: object) -> float:
     began = time.perf_counter()
     environment = {name: one for name, one in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     quiet = subprocess.DEVNULL
@@ -45,7 +44,7 @@ def _wall(*command: Any) -> float:
     return time.perf_counter() - began
 
 
-def _processor(*command: Any) -> float:
+def _processor(*command: object) -> float:
     def used() -> float:
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         return usage.ru_utime + usage.ru_stime
@@ -210,7 +209,7 @@ def _hit(scale: Scale) -> Iterator[Row]:
         )
 
 
-def _run(*command: Any, content: str = "") -> None:
+def _run(*command: object, content: str = "") -> None:
     subprocess.run(list(map(str, command)), input=content, capture_output=True, text=True, check=True)
 
 

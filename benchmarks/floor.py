@@ -82,7 +82,7 @@ def _windows(size: int) -> list[tuple[int, int]]:
     return [(at, min(at + _WINDOW, size)) for at in range(0, size, _WINDOW)]
 
 
-def _best(passes: int, run: Callable[[], Any]) -> float:
+def _best(passes: int, run: Callable[[], object]) -> float:
     taken = []
     for _ in range(passes):
         began = time.perf_counter()
@@ -135,11 +135,11 @@ def _zstd(block: Any, out: Any) -> int:
     return int(cramjam.zstd.decompress_into(block, out))
 
 
-def _gzip(block: Any, out: Any) -> int:
+def _gzip(block: object, out: object) -> int:
     return len(inflater.decompress(block, 31))
 
 
-_EXPAND: dict[int, Callable[[Any, Any], int]] = {
+_EXPAND: dict[int, Callable[[object, object], int]] = {
     f.CODEC_GZIP: _gzip,
     f.CODEC_SNAPPY: _snappy,
     f.CODEC_LZ4: _lz4,

@@ -159,7 +159,7 @@ class Row:
         value = (self.ratio or self.ours).median
         return value >= self.goal if self.at_least else value <= self.goal
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {**asdict(self), "met": self.met}
 
 

@@ -48,7 +48,7 @@ def decode(path: Path) -> int:
     return sum(batch.num_rows for batch in decode_segment(path))
 
 
-def fastest(passes: int, run: Callable[[], Any]) -> float:
+def fastest(passes: int, run: Callable[[], object]) -> float:
     """Seconds of the fastest of some passes."""
     taken = []
     for _ in range(passes):

@@ -206,7 +206,7 @@ def bytes_a_core_second(parts: dict[str, Any]) -> float | None:
     return row["ours"]["median"] * 1e6 / parts["job"]["machine"]["cores"] if row else None
 
 
-def petabyte(parts: dict[str, Any]) -> str:
+def petabyte(parts: dict[str, object]) -> str:
     """Hours and cost of 10^15 bytes on some numbers of executors, by the speed of one core."""
     rate = bytes_a_core_second(parts)
     if rate is None:

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -99,7 +98,7 @@ def known_rows(listed: pa.Table, content: Path) -> pa.Table:
     return known.set_column(at, known.schema.field(at), end)
 
 
-def _timed(rounds: int, work: Callable[[], Any]) -> list[float]:
+def _timed(rounds: int, work: Callable[[], object]) -> list[float]:
     taken = []
     for _ in range(rounds):
         began = time.perf_counter()

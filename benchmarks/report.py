@@ -28,7 +28,7 @@ def load(path: Path = LATEST) -> dict[str, Any]:
 def run_part(part: str, measure: Callable[[Scale], list[Row]], scale: Scale) -> None:
     """Measure one part and put its rows in the place of those that were there."""
     say(f"{part} ({scale.name})")
-    about: dict[str, Any] = {"size": scale.name, "machine": machine(), "versions": versions()}
+    about: dict[str, object] = {"size": scale.name, "machine": machine(), "versions": versions()}
     began = time.monotonic()
     rows = measure(scale)
     about["seconds"] = round(time.monotonic() - began, 1)
@@ -38,7 +38,7 @@ def run_part(part: str, measure: Callable[[Scale], list[Row]], scale: Scale) -> 
     path.write_text(json.dumps({"parts": parts}, indent=1) + "\n")
 
 
-def _rounded(value: Any) -> Any:
+def _rounded(value: object) -> object:
     if isinstance(value, dict):
         return {key: _rounded(inner) for key, inner in value.items()}
     return float(f"{value:.4g}") if isinstance(value, float) else value
@@ -122,7 +122,7 @@ _DRAWN = ("kernels", "job", "broker")
 _OURS = "#1f77b4"
 
 
-def _is_drawn(row: dict[str, Any]) -> bool:
+def _is_drawn(row: dict[str, object]) -> bool:
     return row["goal"] is not None and row["ratio"] is not None and row["unit"] in ("MB/s", "s")
 
 

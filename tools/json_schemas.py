@@ -72,7 +72,7 @@ def record(fields: Mapping[str, Schema], optional: Sequence[str] = (), about: st
     }
 
 
-def of_type(hint: Any) -> Schema:
+def of_type(hint: object) -> Schema:
     """Returns the schema of a value of a Python type, as ``asdict`` and ``json`` give it."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint in _PLAIN:

@@ -29,11 +29,11 @@ def cells(source: str) -> list[tuple[str, str]]:
     return found
 
 
-def to_jupyter(source: str) -> dict[str, Any]:
+def to_jupyter(source: str) -> dict[str, object]:
     """Returns the notebook as the JSON object of an ``.ipynb`` file, nbformat 4.5."""
     made: list[dict[str, Any]] = []
     for number, (kind, text) in enumerate(cells(source)):
-        cell: dict[str, Any] = {"id": f"cell-{number}", "cell_type": kind, "metadata": {}}
+        cell: dict[str, object] = {"id": f"cell-{number}", "cell_type": kind, "metadata": {}}
         cell["source"] = text.splitlines(keepends=True)
         if kind == "code":
             cell |= {"execution_count": None, "outputs": []}

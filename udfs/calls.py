@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafka_log_lake.udfs import reads
 from kafka_log_lake.udfs.errors import JobError
@@ -32,12 +32,14 @@ def run_stage(make: MakeStage, rows: pa.Table) -> pa.Table:
     return pa.Table.from_batches(batches) if batches else pa.table({})
 
 
-def run_each(function: Callable[[Any], Any], items: Sequence[object]) -> list[Any]:
+def run_each(function: Callable[[object], object], items: Sequence[object]) -> list[object]:
     """Returns what a function gives for each of some items."""
     return [function(item) for item in items]
 
 
-def run_rows(function: Callable[[Any], Any], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_rows(
+    function: Callable[[object], object], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Runs a function as a mapInArrow callable: rows (number, pickled item) -> (number, pickled pair of the
     result and what it read).
     """
@@ -70,7 +72,7 @@ def answer(call: bytes) -> bytes:
     return pickle.dumps((None, failed, reads.counted().less(before)))
 
 
-def ask(connection: Connection, call: bytes) -> Any:
+def ask(connection: Connection, call: bytes) -> object:
     """Returns what a worker answers to a pickled pair of a function and what it is called with.
 
     Raises the error of the call, a StageFailed or a JobError; an EOFError or an OSError if the worker ended.

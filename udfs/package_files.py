@@ -26,7 +26,7 @@ def package_files(place: Any, path: str) -> Iterator[tuple[str, bytes]]:
             yield from package_files(child, f"{path}/{child.name}")
 
 
-def find_package(name: str) -> tuple[Any, str]:
+def find_package(name: str) -> tuple[object, str]:
     """Finds a package without its import: a later zip may bring another one, which an import would hide.
 
     Returns it as a ``Traversable``, and the folder or zip that holds it; None and "" if it is not there.

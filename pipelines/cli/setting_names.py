@@ -47,7 +47,7 @@ SETTING_NAMES, COST_NAMES = (
 )
 
 
-def help_of(field: dataclasses.Field[Any]) -> str:
+def help_of(field: dataclasses.Field[object]) -> str:
     """Returns what ``--help`` says of a setting, with its default."""
     text: str = field.metadata["help"]
     return text if field.default in (None, (), False) else f"{text} (default {shown(field, field.default)})"
@@ -59,7 +59,7 @@ def shown(field: dataclasses.Field[Any], value: Any) -> Any:
     return byte_text(value) if is_size else value
 
 
-def metavar_of(field: dataclasses.Field[Any]) -> str:
+def metavar_of(field: dataclasses.Field[object]) -> str:
     """Returns the placeholder of a setting's value in ``--help``."""
     return field.metadata["metavar"] or field.name.rpartition("_")[2].upper()
 

@@ -165,7 +165,7 @@ def _after(envelopes: Mapping[str, _Envelope]) -> str:
 def _type_json(database: duckdb.DuckDBPyConnection) -> None:
     """Turns ``changes.after`` into a struct with types that fit all rows; JSON text if there are none."""
     ((grouped,),) = database.execute("SELECT json_group_structure(after) FROM changes").fetchall()
-    structure: Any = json.loads(grouped) if grouped else None
+    structure: object = json.loads(grouped) if grouped else None
     if not isinstance(structure, dict) or not structure:
         _replace_after(database, "struct_pack(after := after::VARCHAR)")
         return

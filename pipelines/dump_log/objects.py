@@ -29,7 +29,7 @@ _COLUMNS = (
 )
 # Of a batch, what is for tables alone
 _LEFT_OUT = ("max_timestamp", "coordinator_epoch")
-Object = dict[str, Any]
+Object = dict[str, object]
 
 # By kind of a broker's file: what its objects are called
 _ENTRY_KINDS = {

@@ -135,7 +135,7 @@ class SparkOnDemand:
             stop_session(self.spark)
 
 
-def _result(pickled: bytes) -> Any:
+def _result(pickled: bytes) -> object:
     """Returns what a task gave, and counts what it read."""
     result, read = pickle.loads(pickled)
     reads.add(read)

@@ -90,7 +90,7 @@ class WorkerPool:
         given, failures = list(items), list[BaseException]()
         self.was_stopped, self._futures = False, []
 
-        def end_if_failed(future: Future[Any]) -> None:
+        def end_if_failed(future: Future[object]) -> None:
             if not future.cancelled() and (error := future.exception()) is not None:
                 failures.append(error)
                 self._end_workers()
@@ -140,7 +140,7 @@ class WorkerPool:
                 worker.end()
             self._all, self._idle = [], []
 
-    def _run(self, call: bytes, given_up: Event) -> Any:
+    def _run(self, call: bytes, given_up: Event) -> object:
         failed: Exception = RunFailed("another task failed")
         for _ in range(_ATTEMPTS):
             worker = self._take(given_up)

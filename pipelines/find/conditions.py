@@ -253,7 +253,7 @@ class JsonField(Condition):
         return compiled_path(self.path)
 
     @cached_property
-    def _as_json(self) -> Any:
+    def _as_json(self) -> object:
         try:
             return json.loads(self.wanted, parse_int=_integer)
         except ValueError:
@@ -294,7 +294,7 @@ def looks_into_values(condition: Condition) -> bool:
     return isinstance(condition.condition if isinstance(condition, Not) else condition, JsonField)
 
 
-def compiled_path(path: str) -> Any:
+def compiled_path(path: str) -> object:
     """Compiles a JSONPath of RFC 9535; its ``$.`` may be left out, also before names such as in and true.
 
     Raises a ValueError that says what is wrong with it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -29,7 +29,7 @@ class CopyLocator(Protocol):
 
     def rows_of(
         self, topic: str, partition: int, places: Sequence[tuple[str, int, int]]
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, object]]:
         """Returns COPY_COLUMNS of records, given the segment, the batch position and the offset of each."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
 
 from kafka_log_lake.pipelines.engine.delta import sql_literal
 from kafka_log_lake.pipelines.find.conditions import Condition, InBounds, IsNull, OneOf, Prefix
@@ -64,7 +63,7 @@ def in_logs(logs: Iterable[LakeLog]) -> str:
     return f"({' OR '.join(terms)})"
 
 
-def pushed(conditions: Iterable[Condition]) -> tuple[str, list[Any]]:
+def pushed(conditions: Iterable[Condition]) -> tuple[str, list[object]]:
     """Returns a condition of SQL that holds wherever all conditions do, and its values."""
     terms, values = ["true"], []
     for condition in conditions:

@@ -67,7 +67,7 @@ def fields(matches: pa.RecordBatch | pa.Schema) -> list[str]:
 
 
 # Further fields of a match, of its values before they are turned into JSON's
-MoreFields = Callable[[dict[str, Any]], dict[str, Any]]
+MoreFields = Callable[[dict[str, object]], dict[str, object]]
 
 
 def rows(matches: pa.RecordBatch, more: MoreFields | None = None) -> Iterator[dict[str, Any]]:

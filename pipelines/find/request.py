@@ -202,7 +202,7 @@ def _bytes(text: object, is_hex: bool = False) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-Add = Callable[[Request, list[Any], bool], None]
+Add = Callable[[Request, list[object], bool], None]
 
 
 def _each(condition: Callable[[Any], Condition]) -> Add:
@@ -248,7 +248,7 @@ def _header(text: object) -> HasHeader:
     return HasHeader(name, _bytes(value) if equals else None)
 
 
-def _offset(request: Request, texts: list[Any], wanted: bool) -> None:
+def _offset(request: Request, texts: list[object], wanted: bool) -> None:
     bounds = tuple(_bounds(str(text)) for text in texts)
     if wanted:
         request.offsets = bounds
@@ -275,25 +275,25 @@ def _number(text: Any) -> int:
     return int(text)
 
 
-def _since(request: Request, texts: list[Any], wanted: bool) -> None:
+def _since(request: Request, texts: list[object], wanted: bool) -> None:
     since = (max if wanted else min)(map(moment, texts))
     if wanted:
         request.since = since
     _either(request, InBounds("timestamp_ms", (Bounds(since, None),)), wanted)
 
 
-def _until(request: Request, texts: list[Any], wanted: bool) -> None:
+def _until(request: Request, texts: list[object], wanted: bool) -> None:
     until = (min if wanted else max)(map(moment, texts))
     if wanted:
         request.until = until
     _either(request, InBounds("timestamp_ms", (Bounds(None, until),)), wanted)
 
 
-def _producer(request: Request, texts: list[Any], wanted: bool) -> None:
+def _producer(request: Request, texts: list[object], wanted: bool) -> None:
     _either(request, OneOf("producer_id", pa.array(map(_number, texts), pa.int64())), wanted)
 
 
-def _transaction(request: Request, texts: list[Any], wanted: bool) -> None:
+def _transaction(request: Request, texts: list[object], wanted: bool) -> None:
     outcome = one_of(OPEN, ABORTED, COMMITTED)
     request.outcomes.append((frozenset(map(outcome, texts)), wanted))
 

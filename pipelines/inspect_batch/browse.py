@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 from rich.text import Text
 from textual.app import App, ComposeResult
@@ -107,10 +107,10 @@ class Browser(App[None]):
 
     # The tree
 
-    def on_tree_node_expanded(self, event: Tree.NodeExpanded[Any]) -> None:
+    def on_tree_node_expanded(self, event: Tree.NodeExpanded[object]) -> None:
         self._fill(event.node)
 
-    def _fill(self, node: TreeNode[Any]) -> None:
+    def _fill(self, node: TreeNode[object]) -> None:
         if node.children:
             return
         if isinstance(node.data, dict):  # topics, or the partition folders of one
@@ -122,7 +122,7 @@ class Browser(App[None]):
         elif isinstance(node.data, _SegmentNode):
             self._add_batches(node)
 
-    def _add_batches(self, node: TreeNode[Any]) -> None:
+    def _add_batches(self, node: TreeNode[object]) -> None:
         """Adds the next batches of a segment to its node."""
         segment = cast("_SegmentNode", node.data)
         try:
@@ -139,13 +139,13 @@ class Browser(App[None]):
         if len(batches) == _BATCHES:
             node.add_leaf(Text("more", "bold"), None)
 
-    def on_tree_node_selected(self, event: Tree.NodeSelected[Any]) -> None:
+    def on_tree_node_selected(self, event: Tree.NodeSelected[object]) -> None:
         if event.node.data is None and event.node.parent is not None:  # "more"
             segment = event.node.parent
             event.node.remove()
             self._add_batches(segment)
 
-    def on_tree_node_highlighted(self, event: Tree.NodeHighlighted[Any]) -> None:
+    def on_tree_node_highlighted(self, event: Tree.NodeHighlighted[object]) -> None:
         if isinstance(event.node.data, _BatchNode):
             self._batch, self._first = event.node.data, 0
             self._show()

@@ -84,7 +84,7 @@ class Lease:
     number: of the lease that is held; 0 before.
     """
 
-    def __init__(self, lake: str, files: Any, folder: str) -> None:
+    def __init__(self, lake: str, files: fs.FileSystem, folder: str) -> None:
         self._lake, self._files, self._folder = lake, files, folder
         self._owner = f"process {os.getpid()} on {socket.gethostname()}"
         self._id = uuid.uuid4().hex

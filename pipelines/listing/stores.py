@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 from itertools import takewhile
-from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
@@ -56,7 +55,7 @@ def files_table(files: Iterable[tuple[str, int, int]]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=FILES_SCHEMA)
 
 
-def _files(system: Any, path: str) -> tuple[list[Any], set[str]]:
+def _files(system: fs.FileSystem, path: str) -> tuple[list[fs.FileInfo], set[str]]:
     """Returns the objects at or below a path, and the paths of those that it names.
 
     Raises FileNotFoundError.
@@ -88,7 +87,7 @@ def _files(system: Any, path: str) -> tuple[list[Any], set[str]]:
     return [*below, *_named(system, sorted(alone))], wanted
 
 
-def _named(system: Any, paths: list[str]) -> list[object]:
+def _named(system: fs.FileSystem, paths: list[str]) -> list[object]:
     """Returns all objects of the folders in which these paths lie."""
     folders = {path.rpartition("/")[0] for path in paths}
     return [f for folder in sorted(folders) for f in system.get_file_info(fs.FileSelector(folder))]

@@ -128,7 +128,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _shortened(value: object) -> Any:
+def _shortened(value: object) -> object:
     """Returns a value of JSON with its long texts cut, which says so."""
     if isinstance(value, str) and len(value) > _LONG:
         return f"{value[:_LONG]}... (cut: {len(value):,} characters)"
@@ -154,11 +154,11 @@ def _fitting(rows: list[Any], bounds: Bounds) -> tuple[list[Any], bool]:
     return (kept if not _is_larger(kept, bounds) else []), kept != rows
 
 
-def _is_larger(rows: list[Any], bounds: Bounds) -> bool:
+def _is_larger(rows: list[object], bounds: Bounds) -> bool:
     return len(json.dumps(rows)) > bounds.bytes
 
 
-def _with_lists(value: object, most: int) -> Any:
+def _with_lists(value: object, most: int) -> object:
     if isinstance(value, list):
         return [_with_lists(item, most) for item in value[:most]]
     if isinstance(value, dict):

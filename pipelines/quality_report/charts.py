@@ -28,7 +28,7 @@ _WIDTH = 700
 _LINEAR = 50  # compression ratios from here on have a logarithmic axis
 _VERSION = "6.4"  # of Vega-Lite: vl-convert holds several
 _INK = "currentColor"
-_CONFIG: dict[str, Any] = {
+_CONFIG: dict[str, object] = {
     "background": None,
     "padding": {"left": 56, "top": 4, "right": 24, "bottom": 4},  # browsers have wider fonts than vl-convert
     "font": "system-ui, sans-serif",
@@ -59,7 +59,7 @@ _CONFIG: dict[str, Any] = {
 }
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
-_UTC: dict[str, Any] = {"scale": {"type": "utc"}, "axis": {"tickCount": 6}}
+_UTC: dict[str, object] = {"scale": {"type": "utc"}, "axis": {"tickCount": 6}}
 
 Row = Mapping[str, str | int | float | None]
 

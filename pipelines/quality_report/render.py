@@ -13,7 +13,6 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -33,7 +32,7 @@ _CHARTS: tuple[Callable[[QualityReport], charts.Chart | None], ...] = (
 _MARKDOWN = str.maketrans({**{c: f"\\{c}" for c in "\\`*_[]|~"}, "<": "&lt;", ">": "&gt;", "&": "&amp;"})
 
 
-def _shown(value: object) -> Any:
+def _shown(value: object) -> object:
     """Returns what a template prints for a value: text without control characters, "" for None."""
     if value is None:
         return ""

@@ -6,7 +6,6 @@ Its batches stay in this process: rows go into files, and the driver gets the fe
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -149,7 +148,7 @@ def _write_losing(compared: Compared, folder: str, number: int) -> list[str]:
     return written
 
 
-def _rows(shared: dict[str, Any], places: dict[str, pa.Array], batch: pa.RecordBatch) -> pa.Table:
+def _rows(shared: dict[str, object], places: dict[str, pa.Array], batch: pa.RecordBatch) -> pa.Table:
     """Returns rows of LOST. shared: values that are the same in all rows."""
     repeated = {name: pa.repeat(pa.scalar(value), batch.num_rows) for name, value in shared.items()}
     columns = {name: batch.column(name) for name in _COLUMNS}

@@ -178,7 +178,7 @@ def strimzi(state: ClusterState) -> str:
         if not is_topic_name(name):
             refused.append(f"{_refused(name)}\n")
             continue
-        spec: dict[str, Any] = {"topicName": name, "partitions": count, "replicas": factor}
+        spec: dict[str, object] = {"topicName": name, "partitions": count, "replicas": factor}
         values = state.configs.get(("topic", name), {})
         if values:
             spec["config"] = dict(sorted(values.items()))

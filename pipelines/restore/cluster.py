@@ -204,7 +204,7 @@ def _acl_name(acl: Mapping[str, str]) -> str:
     )
 
 
-def _binding(acl: Mapping[str, str]) -> Any:
+def _binding(acl: Mapping[str, str]) -> object:
     """Returns an ACL as confluent-kafka has it; None where it does not know it."""
     from confluent_kafka.admin import (
         AclBinding,
@@ -228,7 +228,7 @@ def _binding(acl: Mapping[str, str]) -> Any:
         return None
 
 
-def _identity(binding: Any) -> tuple[Any, ...]:
+def _identity(binding: object) -> tuple[object, ...]:
     places = ("restype", "name", "resource_pattern_type", "principal", "host", "operation", "permission_type")
     return tuple(getattr(binding, name) for name in places)
 

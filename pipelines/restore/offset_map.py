@@ -120,7 +120,7 @@ def _position(runs: Sequence[tuple[int, int, str, int, int]], offset: int) -> Tr
     return Translated(target, to, new + last - first + 1, True)
 
 
-def _map_rows(state: str, places: Sequence[PartitionPlan]) -> Iterator[tuple[Any, ...]]:
+def _map_rows(state: str, places: Sequence[PartitionPlan]) -> Iterator[tuple[object, ...]]:
     for place in places:
         for entry in open_journal(state, place.topic, place.partition).entries():
             for first, count, to, new in entry.runs:
@@ -128,7 +128,7 @@ def _map_rows(state: str, places: Sequence[PartitionPlan]) -> Iterator[tuple[Any
                 yield (*old, place.target, to, new, new + count - 1, count)
 
 
-def _held_rows(state: str, places: Sequence[PartitionPlan]) -> Iterator[tuple[Any, ...]]:
+def _held_rows(state: str, places: Sequence[PartitionPlan]) -> Iterator[tuple[object, ...]]:
     for place in places:
         for entry in open_journal(state, place.topic, place.partition).entries():
             for offset, reason in entry.held:

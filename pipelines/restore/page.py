@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from kafka_log_lake.pipelines.cli.generated import comment, html_text
 from kafka_log_lake.pipelines.cli.pages import Columns, data_cell, html_list, html_table, page_head
@@ -57,7 +56,7 @@ def write_page(folder: str, summary: Summary) -> None:
 def verdict(summary: Summary) -> str:
     """Returns one sentence: whether all that was asked for is in the target."""
     records = counted_noun(sum(topic.verified for topic in summary.topics), "record")
-    held = sum(bool(row.held_back) for row in (*summary.groups, *summary.schemas, *summary.security))
+    held = sum(bool(row.held_back) for row in summary.others)
     if summary.is_whole and not held:
         return f"All is there: {records} restored and read back equal."
     missing = sum(topic.asked - topic.verified for topic in summary.topics)
@@ -89,7 +88,7 @@ def _page(summary: Summary, held: Sequence[_Held]) -> str:
     return "\n".join([*parts, "</body></html>\n"])
 
 
-def _write_csv(path: Path, columns: Columns, rows: Iterable[Any]) -> None:
+def _write_csv(path: Path, columns: Columns, rows: Iterable[object]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         file.write(",".join(map(data_cell, columns)) + "\n")
         for row in rows:

@@ -112,7 +112,7 @@ class TakenOver(RunFailed):
     """Another process or task writes the partition with the same state. Spark may try its task again."""
 
 
-def told(function: Callable[[Any], Any], task: Task) -> tuple[Any, JobError | None]:
+def told(function: Callable[[object], object], task: Task) -> tuple[object, JobError | None]:
     """Returns the result of a function, or its error: Spark would call it again, and wait as long again."""
     try:
         return function(task), None

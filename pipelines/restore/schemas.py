@@ -204,7 +204,7 @@ def _said(status: int, answer: Any) -> str:
 
 def _imported(server: RegistryServer, schema: Schema) -> str:
     """Registers one version under its id. Returns why the registry refuses it; "" where it does not."""
-    body: dict[str, Any] = {"schema": schema.text, "id": schema.id, "version": schema.version}
+    body: dict[str, object] = {"schema": schema.text, "id": schema.id, "version": schema.version}
     if schema.type != AVRO:
         body["schemaType"] = schema.type
     if schema.references:
@@ -273,7 +273,7 @@ def _settings(server: RegistryServer, source: Registry, is_new: bool) -> Iterato
         yield row if status == 200 else replace(row, state="", held_back=_said(status, answer))
 
 
-def _body(keytype: str, said: Mapping[str, Any]) -> dict[str, Any]:
+def _body(keytype: str, said: Mapping[str, object]) -> dict[str, object]:
     if keytype == "MODE":
         return {"mode": said["mode"]}
     return {_CONFIGS[name]: value for name, value in said.items() if name in _CONFIGS and value is not None}

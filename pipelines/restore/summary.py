@@ -6,12 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from kafka_log_lake.pipelines.cli.terminal import counted_noun, printable
 from kafka_log_lake.pipelines.cli.text_tables import Section, text_lines
 from kafka_log_lake.pipelines.restore import cluster, groups, schemas
+from kafka_log_lake.pipelines.restore.cluster import SecurityDone
+from kafka_log_lake.pipelines.restore.groups import GroupDone
 from kafka_log_lake.pipelines.restore.plan import Plan
+from kafka_log_lake.pipelines.restore.schemas import SchemaDone
 
 
 @dataclass
@@ -49,14 +51,18 @@ class Summary:
     warnings: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     seconds: float = 0.0
-    groups: list[Any] = field(default_factory=list)
-    schemas: list[Any] = field(default_factory=list)
-    security: list[Any] = field(default_factory=list)
+    groups: list[GroupDone] = field(default_factory=list)
+    schemas: list[SchemaDone] = field(default_factory=list)
+    security: list[SecurityDone] = field(default_factory=list)
+
+    @property
+    def others(self) -> list[GroupDone | SchemaDone | SecurityDone]:
+        """Returns what is restored besides records."""
+        return [*self.groups, *self.schemas, *self.security]
 
     @property
     def is_whole(self) -> bool:
-        rows = (*self.groups, *self.schemas, *self.security)
-        return not (self.wrong or any(row.held_back for row in rows)) and all(
+        return not (self.wrong or any(row.held_back for row in self.others)) and all(
             topic.is_whole for topic in self.topics
         )
 

@@ -72,7 +72,7 @@ def create_typed_functions(database: duckdb.DuckDBPyConnection, registry: Callab
         _create(database, name, _of_arity(partial(call, name), len(takes)), takes, returns)
 
 
-def _of_arity(call: Callable[..., Any], count: int) -> Callable[..., Any]:
+def _of_arity(call: Callable[..., object], count: int) -> Callable[..., object]:
     """Returns a callable with ``count`` parameters, by which DuckDB knows how many a function has."""
     made: dict[int, Callable[..., Any]] = {
         1: lambda a: call(a),

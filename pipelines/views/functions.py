@@ -10,7 +10,6 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -35,7 +34,7 @@ FUNCTION_NAMES = {
 }
 
 
-def _code_of(function: Function) -> Callable[..., Any]:
+def _code_of(function: Function) -> Callable[..., object]:
     """Returns a callable that loads the function where it runs: the decoder would keep the driver waiting.
 
     Spark reads from its annotations whether it takes arrays or an iterator; of several arguments an iterator
@@ -56,12 +55,12 @@ def _code_of(function: Function) -> Callable[..., Any]:
     return _named(name, of_stream if function.is_stream else of_arrays)
 
 
-def _named(name: str, code: Callable[..., Any]) -> Callable[..., Any]:
+def _named(name: str, code: Callable[..., object]) -> Callable[..., object]:
     code.__name__ = code.__qualname__ = name
     return code
 
 
-def _register(spark: SparkSession, name: str, code: Callable[..., Any], returns: DataType | str) -> None:
+def _register(spark: SparkSession, name: str, code: Callable[..., object], returns: DataType | str) -> None:
     # Spark's stubs ask for the kind of function too, of which Spark itself warns
     spark.udf.register(name, arrow_udf(code, returns))  # type: ignore[call-overload]
 

@@ -214,7 +214,7 @@ class _FrameTask:
 
     def _keep(self, spool: ChunkSpool, batches: ArrowBatches) -> dict[tuple[object, ...], list[int]]:
         """Writes all chunks to the spool, and returns the positions of those that are null, by segment."""
-        nulls: dict[tuple[Any, ...], list[int]] = {}
+        nulls: dict[tuple[object, ...], list[int]] = {}
         for batch in batches:
             content = batch.column("content")
             for i, row in enumerate(batch.drop_columns(["content"]).to_pylist()):

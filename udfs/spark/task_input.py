@@ -86,7 +86,7 @@ class TaskSlice:
         )
 
 
-def _rows(batches: ArrowBatches) -> Iterator[tuple[dict[str, Any], pa.Buffer | None]]:
+def _rows(batches: ArrowBatches) -> Iterator[tuple[dict[str, object], pa.Buffer | None]]:
     """Yields input rows, with the content apart as a buffer that is not copied; None where it is null."""
     at = SLICE_SCHEMA.get_field_index("content")
     for batch in batches:

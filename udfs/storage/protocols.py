@@ -26,7 +26,7 @@ _THREADS = 16
 _LOCK = Lock()
 
 
-def open_protocol(uri: str) -> tuple[Any, str]:
+def open_protocol(uri: str) -> tuple[PyFileSystem, str]:
     """Returns the ``pyarrow.fs.FileSystem`` of a URI, which only reads, and the path in it.
 
     Raises OSError or ValueError where it can't be opened.

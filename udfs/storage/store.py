@@ -13,12 +13,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kafka_log_lake.udfs import reads
 from kafka_log_lake.udfs.errors import install
 from kafka_log_lake.udfs.storage.byte_source import path_of_uri, reason_of
 from kafka_log_lake.udfs.storage.tier_keys import VARIABLE
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 _KEY, _SECRET, _TOKEN = _CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -141,7 +144,7 @@ def spark_uri(uri: str) -> str:
     return MOUNTS[mount] + uri.removeprefix(mount)
 
 
-def open_store(uri: str) -> tuple[Any, str]:
+def open_store(uri: str) -> tuple[fs.FileSystem, str]:
     """Returns the ``pyarrow.fs.FileSystem`` of a canonical URI or local path, and the path in it.
 
     Raises OSError or ValueError where it can't be opened.
@@ -227,7 +230,7 @@ def _region_of_bucket(bucket: str) -> str:
 @cache
 def _s3(
     process: int, endpoint: str | None, region: str, credentials: tuple[str | None, str | None, str | None]
-) -> Any:
+) -> object:
     """Opens S3 once in each process. credentials: those that the environment does not have."""
     from pyarrow import fs
 

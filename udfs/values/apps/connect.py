@@ -62,7 +62,7 @@ class _Payload:
             return {field["field"]: self.value(field, held.get(field["field"])) for field in schema["fields"]}
         return held
 
-    def _default(self, schema: Mapping[str, Any]) -> Any:
+    def _default(self, schema: Mapping[str, object]) -> object:
         default = schema.get("default")
         if default is not None:
             self._left -= len(str(default))

@@ -92,18 +92,18 @@ def _of_key(key: bytes | None) -> ConnectRecord:
     raise PayloadError("unexpected_value", "no key of Kafka Connect")
 
 
-def _of_offset(held: Any) -> ConnectRecord:
+def _of_offset(held: object) -> ConnectRecord:
     if not isinstance(held, list) or len(held) != 2 or not isinstance(held[0], str):
         raise PayloadError("unexpected_value", "no connector with a partition of its source")
     return ConnectRecord(OFFSET, "offset", held[0], source_partition=text(_object(held[1])))
 
 
-def _payload(data: bytes) -> Any:
+def _payload(data: bytes) -> object:
     held = parse_json(data)
     return held["payload"] if isinstance(held, dict) and held.keys() == ENVELOPE else held
 
 
-def _object(held: Any) -> dict[str, Any]:
+def _object(held: object) -> dict[str, object]:
     if not isinstance(held, dict):
         raise PayloadError("unexpected_value", f"{type(held).__name__}, and no object")
     return held
@@ -118,7 +118,7 @@ def _member(held: Mapping[str, Any], name: str, kind: type, is_needed: bool = Tr
     return member
 
 
-def _config(record: ConnectRecord, held: Any) -> None:
+def _config(record: ConnectRecord, held: object) -> None:
     record.config = text(_member(_object(held), "properties", dict))
 
 
@@ -151,15 +151,15 @@ def _topic(record: ConnectRecord, held: Any) -> None:
     record.task = _member(named, "task", int)
 
 
-def _source_offset(record: ConnectRecord, held: Any) -> None:
+def _source_offset(record: ConnectRecord, held: object) -> None:
     record.source_offset = text(_object(held))
 
 
-def _nothing(_: ConnectRecord, __: Any) -> None:
+def _nothing(_: ConnectRecord, __: object) -> None:
     """Keeps nothing of a value: a session key is secret, a request to restart says no more than its key."""
 
 
-_READERS: dict[tuple[str | None, str | None], Callable[[ConnectRecord, Any], None]] = {
+_READERS: dict[tuple[str | None, str | None], Callable[[ConnectRecord, object], None]] = {
     (CONFIG, "session-key"): _nothing,
     (CONFIG, "restart-connector"): _nothing,
     (CONFIG, "task"): _config,

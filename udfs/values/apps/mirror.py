@@ -15,29 +15,29 @@ Fields = Callable[[Cursor], dict[str, Any]]
 _OFFSETS = (("upstreamOffset", pa.int64()), ("downstreamOffset", pa.int64()))
 
 
-def _heartbeat_key(cursor: Cursor) -> dict[str, Any]:
+def _heartbeat_key(cursor: Cursor) -> dict[str, object]:
     return {"sourceClusterAlias": cursor.text16(), "targetClusterAlias": cursor.text16()}
 
 
-def _heartbeat(cursor: Cursor) -> dict[str, Any]:
+def _heartbeat(cursor: Cursor) -> dict[str, object]:
     _version(cursor)
     return {"timestamp": cursor.number(8)}
 
 
-def _checkpoint_key(cursor: Cursor) -> dict[str, Any]:
+def _checkpoint_key(cursor: Cursor) -> dict[str, object]:
     return {"consumerGroupId": cursor.text16(), **_sync_key(cursor)}
 
 
-def _checkpoint(cursor: Cursor) -> dict[str, Any]:
+def _checkpoint(cursor: Cursor) -> dict[str, object]:
     _version(cursor)
     return {**_sync(cursor), "metadata": cursor.text16()}
 
 
-def _sync_key(cursor: Cursor) -> dict[str, Any]:
+def _sync_key(cursor: Cursor) -> dict[str, object]:
     return {"topic": cursor.text16(), "partition": cursor.number(4)}
 
 
-def _sync(cursor: Cursor) -> dict[str, Any]:
+def _sync(cursor: Cursor) -> dict[str, object]:
     return {"upstreamOffset": cursor.number(8), "downstreamOffset": cursor.number(8)}
 
 
@@ -62,7 +62,7 @@ SIDES: dict[tuple[str, str], tuple[Fields, tuple[tuple[str, pa.DataType], ...]]]
 }
 
 
-def read_side(kind: str, side: str, data: bytes) -> dict[str, Any]:
+def read_side(kind: str, side: str, data: bytes) -> dict[str, object]:
     """Returns the fields of a key or a value. Raises a PayloadError."""
     cursor = Cursor(data)
     fields = SIDES[kind, side][0](cursor)

@@ -47,7 +47,7 @@ def window_type(key: pa.DataType, has_sequence: bool = False) -> pa.DataType:
     return pa.struct([("key", key), ("start", pa.int64()), ("end", pa.int64()), *sequence])
 
 
-def changed(data: bytes, value: Read) -> dict[str, Any]:
+def changed(data: bytes, value: Read) -> dict[str, object]:
     """Reads old and new value of a row of a table (``ChangedSerializer``); a flag at the end says which.
 
     3 to 5 are 0 to 2 with a byte before them that says whether the new value is the latest one.
@@ -160,7 +160,7 @@ def registration_type(primary: pa.DataType) -> pa.DataType:
     )
 
 
-def response(data: bytes, foreign: Read) -> dict[str, Any]:
+def response(data: bytes, foreign: Read) -> dict[str, object]:
     """Reads the answer to a subscription (``SubscriptionResponseWrapperSerde``)."""
     cursor = Cursor(data)
     version, has_hash = _version(cursor, 0)
@@ -190,7 +190,7 @@ def _version(cursor: Cursor, most: int) -> tuple[int, bool]:
     return byte & ~_NO_HASH, not byte & _NO_HASH
 
 
-def subscription_key(data: bytes, foreign: Read, primary: Read) -> dict[str, Any]:
+def subscription_key(data: bytes, foreign: Read, primary: Read) -> dict[str, object]:
     """Reads the foreign and the primary key of a subscription's store (``CombinedKeySchema``)."""
     cursor = Cursor(data)
     return {"foreignKey": foreign(cursor.sized() or b""), "primaryKey": primary(cursor.rest())}
@@ -215,7 +215,7 @@ def outer_join_key_type(key: pa.DataType) -> pa.DataType:
     return pa.struct([("key", key), ("side", pa.string()), ("timestamp", pa.int64())])
 
 
-def outer_join_values(data: bytes, value: Read) -> list[dict[str, Any]]:
+def outer_join_values(data: bytes, value: Read) -> list[dict[str, object]]:
     """Reads the values that wait for their partner (``ListSerde`` of ``LeftOrRightValue``)."""
     cursor = Cursor(data)
     cursor.flag(_VARIABLE_SIZE)

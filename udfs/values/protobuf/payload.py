@@ -62,7 +62,7 @@ def _zigzag(value: int) -> int:
 
 
 # Field type of descriptor.proto -> how a varint becomes its value
-_OF_VARINT: dict[int, Callable[[int], Any]] = {
+_OF_VARINT: dict[int, Callable[[int], object]] = {
     3: _int64,
     4: lambda value: value,
     5: _int32,

@@ -226,7 +226,7 @@ class PayloadReader:
                 self._compiled[place] = _raising(error)
         return self._compiled[place]
 
-    def _compile(self, schema: Schema) -> Callable[[bytes, Framing], Any]:
+    def _compile(self, schema: Schema) -> Callable[[bytes, Framing], object]:
         rule = self.payload_rule(schema)
         if rule is not None:
             return lambda payload, framing: _refuse_encrypted(schema, rule, payload[framing.start :])
@@ -362,7 +362,7 @@ def _distinct(schemas: list[Schema]) -> list[Schema]:
     return [schema for schema in schemas if first_of[schema.type, schema.text, schema.references] is schema]
 
 
-def _raising(error: PayloadError) -> Callable[[bytes, Framing], Any]:
+def _raising(error: PayloadError) -> Callable[[bytes, Framing], object]:
     def read(payload: bytes, framing: Framing) -> Any:
         raise error
 
@@ -377,7 +377,7 @@ def _refuse_encrypted(schema: Schema, rule: Mapping[str, object], encrypted: byt
 
 def _protobuf_reader(
     messages: Callable[[tuple[int, ...]], MessageReader],
-) -> Callable[[bytes, Framing], Any]:
+) -> Callable[[bytes, Framing], object]:
     def read(payload: bytes, framing: Framing) -> Any:
         index, at = framing.index, framing.start
         if index is None and at:

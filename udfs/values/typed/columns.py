@@ -207,7 +207,7 @@ class SideDecoder:
         rows = np.array(others, np.int64)
         self._add(side, BYTES, None, rows, rows_at(payloads, rows), BYTES)
 
-    def _column(self, reader: SideReader, values: Sequence[Any]) -> pa.Array:
+    def _column(self, reader: SideReader, values: Sequence[object]) -> pa.Array:
         """Returns values that a format's reader gave as a column."""
         return reader.column(values)
 
