@@ -209,15 +209,7 @@ class Intents:
         path = self._path(intent)
         if not intent.taken_back and self._files.get_file_info(path).type != fs.FileType.NotFound:
             raise UserError(f"another run is writing to {self._lake}: {path} exists already")
-        written = path + ".tmp" if self._renames else path
-        with self._files.open_output_stream(written) as out:
-            out.write(intent.to_json())
-        if self.local is not None:
-            flush(written)
-        if self._renames:
-            self._files.move(written, path)
-        if self.local is not None:
-            flush(self._folder)
+        write_whole(self._lake, self._files, path, intent.to_json())
 
     def flush_commits(self, intent: Intent) -> None:
         """Flushes to disk what Spark and deltalake have committed since the intent was written.
@@ -257,6 +249,20 @@ class Intents:
 
     def _path(self, intent: Intent) -> str:
         return f"{self._folder}/{intent.app_id}-{intent.version:010d}.json"
+
+
+def write_whole(lake: str, files: fs.FileSystem, path: str, content: bytes) -> None:
+    """Writes a file of a lake atomically: who reads it finds what was there, or all of the content."""
+    is_local, renames = "://" not in lake, not is_object_store(lake)
+    written = path + ".tmp" if renames else path
+    with files.open_output_stream(written) as out:
+        out.write(content)
+    if is_local:
+        flush(written)
+    if renames:
+        files.move(written, path)
+    if is_local:
+        flush(os.path.dirname(path))
 
 
 def _added(entry: str) -> list[str]:

@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from kafka_log_lake.pipelines.engine.delta import open_if_there, read_declared, read_rows, sql_literal
 from kafka_log_lake.pipelines.lake.address import table_path
+from kafka_log_lake.pipelines.lake.intents import write_whole
 from kafka_log_lake.pipelines.lake.published import published_tables
 from kafka_log_lake.udfs.format.report_tables import SCHEMAS
 from kafka_log_lake.udfs.format.schema import RECORDS
@@ -122,8 +123,7 @@ def keep_formats(lake: str, formats: TopicFormats) -> bool:
         return False
     system, folder = open_store(table_path(lake, SCHEMAS.name))
     system.create_dir(folder, recursive=True)
-    with system.open_output_stream(f"{folder}/{_FORMATS}") as file:
-        file.write(json.dumps(formats.as_mapping(), indent=1).encode())
+    write_whole(lake, system, f"{folder}/{_FORMATS}", json.dumps(formats.as_mapping(), indent=1).encode())
     return bool(before.declared)
 
 

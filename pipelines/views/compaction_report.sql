@@ -62,7 +62,7 @@ WITH aged AS (
   FROM published_batches WHERE delete_horizon_ms <= coalesce(at_ms, unix_millis(current_timestamp))
 ), narrow AS (
   -- place: the order of a key's versions, by offset and segment: engines compare a number faster than a struct
-  SELECT /*+ BROADCAST(s), BROADCAST(e) */ c.topic, c.partition, s.partition_dir, c.key, c.records, c.size_bytes, c.offset, s.is_cleanable,
+  SELECT /*+ BROADCAST(s) */ c.topic, c.partition, s.partition_dir, c.key, c.records, c.size_bytes, c.offset, s.is_cleanable,
     CASE WHEN NOT c.is_tombstone THEN 0 WHEN s.is_cleanable AND e.position IS NOT NULL THEN 2 ELSE 1 END AS tombstone,
     CAST(c.offset AS DECIMAL(19, 0)) * CAST(1000000000 AS DECIMAL(10, 0)) + CAST(s.number AS DECIMAL(10, 0)) AS place
   FROM slim c JOIN cleanable s ON s.topic = c.topic AND s.partition = c.partition AND s.segment = c.segment

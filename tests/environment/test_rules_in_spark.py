@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,11 +37,8 @@ def test_rules_of_offsets(spark: SparkSession) -> None:
 
 @pytest.fixture(scope="module")
 def random_lake(lake_template: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    lake = str(tmp_path_factory.mktemp("random") / "lake")
-    shutil.copytree(lake_template, lake)
     logs = timed_logs(150)
-    write_lake(lake, logs, transactions_of(logs))
-    return lake
+    return write_lake(lake_template, tmp_path_factory.mktemp("random"), logs, transactions_of(logs))
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 from deltalake import write_deltalake
@@ -100,8 +102,11 @@ def _rows_of_records(logs: list[Log]) -> pa.Table:
     return pa.Table.from_pylist(rows, RECORDS.arrow_schema())
 
 
-def write_lake(lake: str, logs: list[Log], opened: list[Open]) -> None:
+def write_lake(template: str, folder: Path, logs: list[Log], opened: list[Open]) -> str:
+    """Copies a lake without rows into a new folder, and gives it the rows of logs. Returns its path."""
+    lake = str(shutil.copytree(template, folder / "lake"))
     made = tables(logs) | {"transactions": _rows_of_transactions(opened), "records": _rows_of_records(logs)}
     for name, rows in {**made, "offset_findings": findings_of(made)}.items():
         if rows.num_rows:
             write_deltalake(table_path(lake, name), rows, mode="append")
+    return lake

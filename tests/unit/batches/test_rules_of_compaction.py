@@ -6,7 +6,6 @@ Random logs with hostile timestamps, as tables: nothing is decoded. ``KLL_RANDOM
 from __future__ import annotations
 
 import os
-import shutil
 from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -103,9 +102,7 @@ def test_failures_of_checksums(database: duckdb.DuckDBPyConnection, logs: list[L
 
 
 def test_checks_measure_what_the_model_finds(lake_template: str, logs: list[Log], tmp_path: Path) -> None:
-    lake = str(tmp_path / "lake")
-    shutil.copytree(lake_template, lake)
-    write_lake(lake, logs, [])
+    lake = write_lake(lake_template, tmp_path, logs, [])
     expected: dict[tuple[str, str, int], float | None] = {}
     shares: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
     for log in logs:

@@ -7,7 +7,6 @@ Random logs as tables of one lake (nothing is decoded) for the views in DuckDB; 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -51,10 +50,7 @@ def opened(logs: list[Log]) -> list[Open]:
 def random_lake(
     lake_template: str, tmp_path_factory: pytest.TempPathFactory, logs: list[Log], opened: list[Open]
 ) -> str:
-    lake = str(tmp_path_factory.mktemp("random") / "lake")
-    shutil.copytree(lake_template, lake)
-    write_lake(lake, logs, opened)
-    return lake
+    return write_lake(lake_template, tmp_path_factory.mktemp("random"), logs, opened)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """A lake keeps the formats that a person gave for topics, in a file that others may have changed."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,18 @@ _GIVEN = TopicFormats.parsed(
 
 def test_formats_come_back_as_they_were_given(tmp_path: Path) -> None:
     assert not keep_formats(str(tmp_path), _GIVEN)
+    assert kept_formats(str(tmp_path)) == _GIVEN
+
+
+def test_a_write_that_breaks_off_leaves_the_formats_that_were_there(tmp_path: Path) -> None:
+    keep_formats(str(tmp_path), _GIVEN)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))  # as on a disk that is full
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            keep_formats(str(tmp_path), TopicFormats.parsed({"dead": "dlq"}))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert kept_formats(str(tmp_path)) == _GIVEN
 
 
