@@ -199,11 +199,11 @@ def scanned(folder: Path, logs: list[Log]) -> Iterator[tuple[Log, Any]]:
         yield log, found[log.topic, log.partition_dir.replace("file://", f"file://{folder}")]
 
 
-def test_a_scan_has_the_same_clocks_and_ages(tmp_path: Path, logs: list[Log]) -> None:
+def test_a_scan_has_the_same_clocks_and_ages(tmp_path: Path) -> None:
     """Of the logs that a scan reads whole: all batches sound, so that both see the same ones."""
     sound = [
         replace(log, segments=tuple(replace(one, left_out=0) for one in log.segments))
-        for log in logs
+        for log in timed_logs(max(COUNT, 150))  # of fewer hardly one has an open transaction
         if all(b.is_sound and b.span == b.count for one in log.segments for b in one.batches)
         and all(0 <= one.modified_ms < 2**42 for one in log.segments)
     ][: max(60, COUNT // 5)]
