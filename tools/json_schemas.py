@@ -36,7 +36,7 @@ from kafka_log_lake.pipelines.scan.space import Volume
 from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange, FormatCount
 from kafka_log_lake.udfs.batches.account import Leftover, Unseen
 from kafka_log_lake.udfs.batches.clocks import Clock
-from kafka_log_lake.udfs.batches.endings import CoordinatorState
+from kafka_log_lake.udfs.batches.hanging_transactions import CoordinatorState
 from kafka_log_lake.udfs.format.recovery_tables import REPLICA_REPORT, TIER_REPORT
 from kafka_log_lake.udfs.format.schema import Table
 from kafka_log_lake.udfs.values.schemas import profile

@@ -15,7 +15,14 @@ from kafka_log_lake.udfs.batches.clocks import (
     WRONG_UNITS,
 )
 from kafka_log_lake.udfs.batches.decisions import as_sql, text
-from kafka_log_lake.udfs.batches.endings import FLINK_IDS, NEVER_MS, PREPARE, REASONS, REMEDIES, STATES
+from kafka_log_lake.udfs.batches.hanging_transactions import (
+    FLINK_IDS,
+    NEVER_MS,
+    PREPARE,
+    REASONS,
+    REMEDIES,
+    STATES,
+)
 from kafka_log_lake.udfs.batches.retention import COMPACTED_TOPICS, DEFAULT_MS, KEEPING_TOPICS
 
 _NAME = re.compile(r"\$([A-Z_]+)")

@@ -12,7 +12,7 @@ from typing import Any
 from kafka_log_lake.pipelines.listing.listing import Listing
 from kafka_log_lake.pipelines.scan.findings import Findings, ScannedLog
 from kafka_log_lake.udfs.batches.clocks import TRANSACTION_TIMEOUT_MS
-from kafka_log_lake.udfs.batches.endings import PREPARE, CoordinatorState, ending_of
+from kafka_log_lake.udfs.batches.hanging_transactions import PREPARE, CoordinatorState, ending_of
 from kafka_log_lake.udfs.storage.byte_source import path_of_uri
 
 TOPIC = "__transaction_state"

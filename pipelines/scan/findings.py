@@ -43,7 +43,7 @@ from kafka_log_lake.udfs.batches.account import (
     account_of,
 )
 from kafka_log_lake.udfs.batches.clocks import Clock
-from kafka_log_lake.udfs.batches.endings import CoordinatorState
+from kafka_log_lake.udfs.batches.hanging_transactions import CoordinatorState
 from kafka_log_lake.udfs.batches.retention import SegmentTime
 from kafka_log_lake.udfs.storage.byte_source import path_of_uri
 

@@ -24,7 +24,7 @@ from kafka_log_lake.pipelines.tasks.contradictions import Contradiction
 from kafka_log_lake.pipelines.tasks.open_transactions import OpenTransaction
 from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange
 from kafka_log_lake.udfs.batches.clocks import CERTAIN
-from kafka_log_lake.udfs.batches.endings import ONGOING, PREPARED, Ending
+from kafka_log_lake.udfs.batches.hanging_transactions import ONGOING, PREPARED, Ending
 from kafka_log_lake.udfs.errors import install
 
 

@@ -23,7 +23,7 @@ from kafka_log_lake.pipelines.scan.losses import next_steps
 from kafka_log_lake.pipelines.scan.topics import by_topic, first_time, formats_of, last_time
 from kafka_log_lake.pipelines.tasks.open_transactions import OpenTransaction
 from kafka_log_lake.pipelines.tasks.slice_scan import DamagedRange
-from kafka_log_lake.udfs.batches.endings import MARKERS_WRITTEN
+from kafka_log_lake.udfs.batches.hanging_transactions import MARKERS_WRITTEN
 from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE
 from kafka_log_lake.udfs.values.schemas.profile import PayloadFormat
 

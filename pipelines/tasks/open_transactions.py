@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kafka_log_lake.udfs.batches.clocks import Age, Clock, age
-from kafka_log_lake.udfs.batches.endings import Ending
+from kafka_log_lake.udfs.batches.hanging_transactions import Ending
 from kafka_log_lake.udfs.batches.offset_findings import places_before
 from kafka_log_lake.udfs.batches.transactions import of_one_log
 from kafka_log_lake.udfs.format import layout as f
