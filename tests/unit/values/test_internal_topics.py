@@ -12,7 +12,12 @@ import pyarrow as pa
 import pytest
 
 from kafka_log_lake.udfs import decode_segment
-from kafka_log_lake.udfs.values.internal.columns import internal_records, offset_commits, transaction_states
+from kafka_log_lake.udfs.values.internal.columns import (
+    internal_records,
+    offset_commits,
+    share_partitions,
+    transaction_states,
+)
 from kafka_log_lake.udfs.values.internal.topics import TOPICS
 from tests.support import dumps
 
@@ -163,6 +168,35 @@ def test_tags_that_are_not_known_are_kept() -> None:
     value = struct.pack(">hqi", 4, 200, 5) + b"\1" + struct.pack(">q", 0) + b"\1\x09\2hi"
     row = record("__consumer_offsets", COMMIT_KEY, value)
     assert json.loads(row["value"])["_unknownTaggedFields"] == [{"tag": 9, "data": "aGk="}]
+
+
+def share(*batches: tuple[int, int], updated: tuple[tuple[int, int], ...] = ()) -> Any:
+    """A share partition by a snapshot with available batches, and an update with archived ones."""
+
+    def listed(ranges: tuple[tuple[int, int], ...], state: int) -> list[dict[str, int]]:
+        names = ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")
+        return [dict(zip(names, (*ends, state, 1), strict=True)) for ends in ranges]
+
+    snapshot = {"startOffset": 0, "stateEpoch": 0, "leaderEpoch": 0, "stateBatches": listed(batches, 0)}
+    update = {"startOffset": -1, "leaderEpoch": -1, "stateBatches": listed(updated, 4)}
+    records = [{"offset": offset, "value": value} for offset, value in enumerate((snapshot, update))]
+    return share_partitions(pa.array([json.dumps(records)]))[0].as_py()
+
+
+def test_batches_of_a_share_partition_that_no_log_can_have_count_no_offsets() -> None:
+    """One that ends before it begins has none, and of more than there can be nobody knows how many."""
+    row = share((0, 9), updated=((50, 40),))
+    assert (row["available"], row["archived"]) == (10, 0)
+    assert json.loads(row["batches"]) == [
+        {"firstOffset": 0, "lastOffset": 9, "deliveryState": 0, "deliveryCount": 1}
+    ]
+    assert share((-(2**63), 2**63 - 1))["available"] is None
+
+
+def test_batches_of_a_share_partition_over_each_other_are_merged_in_time() -> None:
+    nested = tuple((at, 100_000 - at) for at in range(30_000))
+    row = share((0, 9), updated=nested)
+    assert (row["available"], row["archived"]) == (0, 100_001)
 
 
 def test_no_rows_give_no_rows() -> None:

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_log_lake.udfs.values.apps.user_data import (
+    StreamsTask,
     assignment,
     commit_metadata,
     subscription,
+    tasks_of,
     with_user_data,
 )
 from kafka_log_lake.udfs.values.schemas.payload import PayloadError
@@ -48,3 +50,14 @@ def test_cut_and_foreign_bytes_are_not_taken_for_it(line: dict[str, Any], at: in
         with pytest.raises(PayloadError):
             assignment(raw[:at])
     assert commit_metadata(more.decode("latin-1")) is None
+
+
+@pytest.mark.parametrize("given", ["AAAA", None])
+def test_a_member_whose_user_data_cannot_be_read_has_no_task(given: str | None) -> None:
+    sides = {
+        "subscription": {"userData": "AAAA"},
+        "assignment": {"assignedPartitions": [], "userData": given},
+    }
+    member = {"memberId": "m", "clientId": "c", "clientHost": "/h", **sides}
+    group = {"protocol": "stream", "members": with_user_data([member])}
+    assert tasks_of("GroupMetadata", group) == [StreamsTask("m", "c", "/h")]

@@ -263,9 +263,10 @@ def _tasks_of_member(member: Mapping[str, Any]) -> Iterator[StreamsTask]:
         for assigned in given.get("assignedPartitions", ())
         for partition in assigned["partitions"]
     ]
-    of_task: dict[str, list[str]] = {task: [] for task in tasks.get("activeTasks", ())}
-    if len(places) == len(tasks.get("activeTasks", ())):
-        for task, place in zip(tasks["activeTasks"], sorted(places, key=_by_partition), strict=True):
+    active = tasks.get("activeTasks", ())
+    of_task: dict[str, list[str]] = {task: [] for task in active}
+    if len(places) == len(active):
+        for task, place in zip(active, sorted(places, key=_by_partition), strict=True):
             of_task[task].append(place)
     for task, read in of_task.items():
         yield replace(task_of_member, task=task, role="active", partitions=",".join(sorted(read)) or None)

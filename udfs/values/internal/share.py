@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 AVAILABLE, ACKNOWLEDGED, ARCHIVING, ARCHIVED = 0, 2, 3, 4
 # Of the delivery states that are stored. 4.4 writes ARCHIVING, though its message names 0, 2 and 4
 STATES = {AVAILABLE: "available", ACKNOWLEDGED: "acknowledged", ARCHIVING: "archiving", ARCHIVED: "archived"}
+_MOST = (1 << 63) - 1
 Fields = dict[str, Any]
 
 
@@ -48,17 +50,20 @@ def combined(batches: Iterable[Batch], start: int) -> tuple[Batch, ...]:
     for batch in kept:
         begins.setdefault(batch.first, []).append(batch)
     joined: list[Batch] = []
-    open_: list[Batch] = []
+    begun: list[tuple[int, int, int]] = []  # a heap: the state that wins is first, with the end of its batch
     for at, end in pairwise(edges):
-        open_ = [batch for batch in open_ if batch.last >= at] + begins.get(at, [])
-        if not open_:
+        for batch in begins.get(at, ()):
+            heappush(begun, (-batch.deliveries, -batch.state, batch.last))
+        while begun and begun[0][2] < at:
+            heappop(begun)
+        if not begun:
             continue
-        best = max(open_, key=lambda batch: (batch.deliveries, batch.state))
+        deliveries, state = -begun[0][0], -begun[0][1]
         last = joined[-1] if joined else None
-        if last and (last.last + 1, last.state, last.deliveries) == (at, best.state, best.deliveries):
+        if last and (last.last + 1, last.state, last.deliveries) == (at, state, deliveries):
             joined[-1] = last._replace(last=end - 1)
         else:
-            joined.append(Batch(at, end - 1, best.state, best.deliveries))
+            joined.append(Batch(at, end - 1, state, deliveries))
     return tuple(joined)
 
 
@@ -86,7 +91,8 @@ def replayed(values: Sequence[Fields]) -> SharePartition | None:
 def share_partition(text: str | None) -> tuple[object, ...] | None:
     """Returns a row of the SQL function ``kafka_share_partition``.
 
-    text: a JSON array of ``{"offset", "value"}``, of the records of one share partition in any order.
+    text: a JSON array of ``{"offset", "value"}``, of the records of one share partition in any order. A
+    batch that ends before it begins has no offsets; a number of offsets that no log can have is null.
     """
     if text is None:
         return None
@@ -96,7 +102,7 @@ def share_partition(text: str | None) -> tuple[object, ...] | None:
         return None
     counts = dict.fromkeys(STATES, 0)
     for batch in state.batches:
-        counts[batch.state] = counts.get(batch.state, 0) + batch.last - batch.first + 1
+        counts[batch.state] = counts.get(batch.state, 0) + max(0, batch.last - batch.first + 1)
     listed = [
         {
             "firstOffset": b.first,
@@ -106,6 +112,6 @@ def share_partition(text: str | None) -> tuple[object, ...] | None:
         }
         for b in state.batches
     ]
-    numbers = (counts[state_name] for state_name in STATES)
+    numbers = (count if (count := counts[state_id]) <= _MOST else None for state_id in STATES)
     text = json.dumps(listed, separators=(",", ":"))
     return (state.start, state.state_epoch, state.leader_epoch, state.complete, *numbers, text)
