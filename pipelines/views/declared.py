@@ -91,18 +91,26 @@ class View:
 
         keyword: TEMPORARY or nothing. select: the SELECT, with the names that the session or catalog knows.
         """
-        comment, create = sql_string(self.comment), f"CREATE OR REPLACE {keyword}"
         if self.parameters:
-            listed = ", ".join(parameter.declaration() for parameter in self.parameters)
-            columns = ", ".join(f"{sql_name(c.name)} {c.sql_type}" for c in self.columns)
-            returned = f"RETURNS TABLE({columns}) COMMENT {comment} RETURN {select}"
-            yield f"{create} FUNCTION {prefix}{self.name}({listed}) {returned}"
+            yield self.function(keyword, select, prefix)
         if self.has_defaults:
-            # not FROM name(): Spark takes twice as long to analyze a function
-            for given in self.parameters:
-                select = re.sub(rf"\b{given.name}\b", f"CAST({given.default} AS {given.sql_type})", select)
-            commented = ", ".join(f"{sql_name(c.name)} COMMENT {sql_string(c.comment)}" for c in self.columns)
-            yield f"{create} VIEW {prefix}{self.name} ({commented}) COMMENT {comment} AS {select}"
+            yield self.view(keyword, select, prefix)
+
+    def function(self, keyword: str, select: str, prefix: str = "") -> str:
+        """Returns SQL that creates the table function. The arguments are those of ``statements``."""
+        listed = ", ".join(parameter.declaration() for parameter in self.parameters)
+        columns = ", ".join(f"{sql_name(c.name)} {c.sql_type}" for c in self.columns)
+        returned = f"RETURNS TABLE({columns}) COMMENT {sql_string(self.comment)} RETURN {select}"
+        return f"CREATE OR REPLACE {keyword} FUNCTION {prefix}{self.name}({listed}) {returned}"
+
+    def view(self, keyword: str, select: str, prefix: str = "") -> str:
+        """Returns SQL that creates the view, with the defaults in place of parameters, else as ``function``."""
+        # not FROM name(): Spark takes twice as long to analyze a function
+        for given in self.parameters:
+            select = re.sub(rf"\b{given.name}\b", f"CAST({given.default} AS {given.sql_type})", select)
+        commented = ", ".join(f"{sql_name(c.name)} COMMENT {sql_string(c.comment)}" for c in self.columns)
+        created = f"CREATE OR REPLACE {keyword} VIEW {prefix}{self.name} ({commented})"
+        return f"{created} COMMENT {sql_string(self.comment)} AS {select}"
 
 
 def _read(name: str, text: str, in_session_only: bool) -> View:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -241,23 +239,40 @@ def _create_all(
         for future in made:
             future.result()
     with configured(spark, _KEPT_PLANS):
-        create_views(views, lambda view: view.statements("TEMPORARY", view.select), partial(_create, spark))
+        _create_functions(spark, views)
+        create_views(
+            [view for view in views if view.has_defaults],
+            lambda view: [view.view("TEMPORARY", view.select)],
+            spark.sql,
+        )
 
 
-def _create(spark: SparkSession, creation: str) -> None:
-    """Creates a view, or its function where the session does not have it: Spark takes as long for both.
+def _create_functions(spark: SparkSession, views: Sequence[View]) -> None:
+    """Creates the table functions that the session does not have, each over views without rows.
 
-    A function is kept as its text, so it reads the views that the session has when it is called.
+    A function is kept as its text, so it reads the views that the session has when it is called. Spark also
+    analyzes the text here, with all that the views below it read: a quarter of the time of a first ``register``.
     """
-    function = re.match(r"CREATE OR REPLACE TEMPORARY FUNCTION (\w+)", creation)
-    if function is None:
-        spark.sql(creation)
-        return
-    name = function[1]
-    made, digest = f"kafka_log_lake.function.{name}", hashlib.sha256(creation.encode()).hexdigest()
-    if spark.conf.get(made, "") != digest or not spark.catalog.functionExists(name):
-        spark.sql(creation)
-        spark.conf.set(made, digest)
+    made = {view: view.function("TEMPORARY", view.select) for view in views if view.parameters}
+    digests = {view: hashlib.sha256(creation.encode()).hexdigest() for view, creation in made.items()}
+    key = "kafka_log_lake.function.{}".format
+    new = [
+        view
+        for view, digest in digests.items()
+        if spark.conf.get(key(view.name), "") != digest or not spark.catalog.functionExists(view.name)
+    ]
+    read = set().union(*(view.reads(other.name for other in views) for view in new))
+    below = [view for view in views if view.name in read]
+    empty = [f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {no_rows(view.columns)}" for view in below]
+    try:
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            list(threads.map(spark.sql, empty))
+            list(threads.map(spark.sql, (made[view] for view in new)))
+    finally:
+        for view in below:
+            spark.catalog.dropTempView(view.name)
+    for view in new:
+        spark.conf.set(key(view.name), digests[view])
 
 
 def create_views(
