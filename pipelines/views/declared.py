@@ -104,7 +104,7 @@ class View:
         return f"CREATE OR REPLACE {keyword} FUNCTION {prefix}{self.name}({listed}) {returned}"
 
     def view(self, keyword: str, select: str, prefix: str = "") -> str:
-        """Returns SQL that creates the view, with the defaults in place of parameters, else as ``function``."""
+        """Returns SQL that creates the view, with the defaults of parameters: see ``statements``."""
         # not FROM name(): Spark takes twice as long to analyze a function
         for given in self.parameters:
             select = re.sub(rf"\b{given.name}\b", f"CAST({given.default} AS {given.sql_type})", select)

@@ -251,7 +251,7 @@ def _create_functions(spark: SparkSession, views: Sequence[View]) -> None:
     """Creates the table functions that the session does not have, each over views without rows.
 
     A function is kept as its text, so it reads the views that the session has when it is called. Spark also
-    analyzes the text here, with all that the views below it read: a quarter of the time of a first ``register``.
+    analyzes the text here, with all that the views below it read: a quarter of a first ``register``.
     """
     made = {view: view.function("TEMPORARY", view.select) for view in views if view.parameters}
     digests = {view: hashlib.sha256(creation.encode()).hexdigest() for view, creation in made.items()}

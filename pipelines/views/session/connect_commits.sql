@@ -9,25 +9,24 @@
 --   commit_offset bigint: Offset of the last commit; null without one
 --   tasks int: Tasks of the commit; null without one
 WITH held AS (
-  SELECT log_topic, record.connector AS connector, record.type AS type, record_offset, is_tombstone, record.count AS tasks
+  SELECT DISTINCT log_topic, record.connector AS connector, record.type AS type, record_offset, is_tombstone, record.count AS tasks
   FROM connect_records WHERE store = 'config' AND error IS NULL AND record.type IN ('connector', 'commit')
-), configs AS (
-  SELECT log_topic, connector, max(record_offset) AS config_offset,
-    coalesce(max(CASE WHEN is_tombstone THEN record_offset END), -1) AS deleted_offset
-  FROM held WHERE type = 'connector' GROUP BY log_topic, connector
+), dated AS (
+  SELECT *, coalesce(max(CASE WHEN type = 'connector' AND is_tombstone THEN record_offset END)
+    OVER (PARTITION BY log_topic, connector), -1) AS deleted_offset
+  FROM held
 ), living AS (
-  SELECT c.log_topic, c.connector, c.config_offset, c.deleted_offset, min(h.record_offset) AS first_config_offset
-  FROM configs c JOIN held h ON h.log_topic = c.log_topic AND h.connector = c.connector AND h.type = 'connector'
-    AND h.record_offset > c.deleted_offset
-  GROUP BY c.log_topic, c.connector, c.config_offset, c.deleted_offset
-), commits AS (
-  SELECT DISTINCT l.log_topic, l.connector, h.record_offset, h.tasks
-  FROM living l JOIN held h ON h.log_topic = l.log_topic AND h.connector = l.connector AND h.type = 'commit'
-    AND h.record_offset > l.deleted_offset AND NOT h.is_tombstone
+  SELECT log_topic, connector, deleted_offset, tasks,
+    max(CASE WHEN type = 'connector' THEN record_offset END) OVER (PARTITION BY log_topic, connector) AS config_offset,
+    min(CASE WHEN type = 'connector' AND record_offset > deleted_offset THEN record_offset END)
+      OVER (PARTITION BY log_topic, connector) AS first_config_offset,
+    CASE WHEN type = 'commit' AND record_offset > deleted_offset AND NOT is_tombstone THEN record_offset END AS commit_offset
+  FROM dated
 ), ordered AS (
-  SELECT *, row_number() OVER (PARTITION BY log_topic, connector ORDER BY record_offset DESC) AS age,
-    lag(record_offset) OVER (PARTITION BY log_topic, connector ORDER BY record_offset) AS before
-  FROM commits
+  SELECT *, row_number() OVER (PARTITION BY log_topic, connector ORDER BY commit_offset DESC NULLS LAST) AS age,
+    lead(commit_offset) OVER (PARTITION BY log_topic, connector ORDER BY commit_offset DESC NULLS LAST) AS before
+  FROM living WHERE first_config_offset IS NOT NULL
 )
-SELECT l.log_topic, l.connector, l.config_offset, l.first_config_offset, coalesce(o.before, l.deleted_offset), o.record_offset, o.tasks
-FROM living l LEFT JOIN ordered o ON o.log_topic = l.log_topic AND o.connector = l.connector AND o.age = 1
+SELECT log_topic, connector, config_offset, first_config_offset, coalesce(before, deleted_offset), commit_offset,
+  CASE WHEN commit_offset IS NOT NULL THEN tasks END
+FROM ordered WHERE age = 1

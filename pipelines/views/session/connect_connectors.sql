@@ -16,16 +16,20 @@ WITH held AS (
     row_number() OVER (PARTITION BY log_topic, record.connector, record.type ORDER BY record_offset DESC, segment) AS age
   FROM connect_records WHERE store = 'config' AND error IS NULL AND record.type IN ('connector', 'target-state', 'tasks-fencing')
 ), last_ones AS (
-  SELECT * FROM held WHERE age = 1 AND NOT is_tombstone
+  -- one record of each type
+  SELECT log_topic, connector, max(CASE WHEN type = 'connector' THEN record.config END) AS config,
+    max(CASE WHEN type = 'target-state' THEN record.state END) AS target_state,
+    max(CASE WHEN type = 'tasks-fencing' THEN record.count END) AS fenced_tasks,
+    max(CASE WHEN type = 'connector' THEN record_timestamp END) AS config_timestamp,
+    max(CASE WHEN type = 'connector' THEN record_offset END) AS record_offset
+  FROM held WHERE age = 1 AND NOT is_tombstone GROUP BY log_topic, connector
 ), lost AS (
   SELECT config_topic, connector, count(*) AS tasks FROM connect_tasks WHERE is_lost GROUP BY config_topic, connector
 )
-SELECT c.connector, c.record.config, coalesce(s.record.state, 'STARTED'), o.tasks, CAST(coalesce(l.tasks, 0) AS INT),
-  coalesce(o.commit_offset < o.first_config_offset, false), coalesce(o.commit_offset < o.config_offset, true), f.record.count,
-  c.record_timestamp, c.log_topic, c.record_offset
+SELECT c.connector, c.config, coalesce(c.target_state, 'STARTED'), o.tasks, CAST(coalesce(l.tasks, 0) AS INT),
+  coalesce(o.commit_offset < o.first_config_offset, false), coalesce(o.commit_offset < o.config_offset, true), c.fenced_tasks,
+  c.config_timestamp, c.log_topic, c.record_offset
 FROM last_ones c
 JOIN connect_commits o ON o.config_topic = c.log_topic AND o.connector = c.connector
-LEFT JOIN last_ones s ON s.log_topic = c.log_topic AND s.connector = c.connector AND s.type = 'target-state'
-LEFT JOIN last_ones f ON f.log_topic = c.log_topic AND f.connector = c.connector AND f.type = 'tasks-fencing'
 LEFT JOIN lost l ON l.config_topic = c.log_topic AND l.connector = c.connector
-WHERE c.type = 'connector'
+WHERE c.record_offset IS NOT NULL

@@ -17,4 +17,4 @@ SELECT substring(c.`group`, 9), 'sink', '{"kafka_topic":"' || c.topic || '","kaf
   '{"kafka_offset":' || c.committed_offset || '}', c.is_tombstone, c.is_current, '__consumer_offsets', c.log_partition, c.record_offset,
   c.record_timestamp, c.segment
 FROM consumer_offsets c
-WHERE c.is_read AND c.`group` IN (SELECT 'connect-' || connector FROM connect_connectors)
+WHERE c.is_read AND c.`group` IN (SELECT 'connect-' || connector FROM connect_commits)

@@ -16,10 +16,11 @@ WITH held AS (
   FROM committed_records
   WHERE (lower(topic) LIKE '%config%' OR lower(topic) LIKE '%status%' OR lower(topic) LIKE '%offset%') AND topic NOT IN $INTERNAL_TOPICS
 ), counted AS (
-  SELECT topic, record.store AS store, count(CASE WHEN record.error IS NULL THEN 1 END) AS records FROM held GROUP BY topic, record.store
+  SELECT topic, record.store AS store, count(CASE WHEN record.error IS NULL THEN 1 END) AS read_records, count(*) AS records
+  FROM held GROUP BY topic, record.store
 ), kept AS (
-  SELECT c.topic, c.store FROM counted c JOIN (SELECT topic, count(*) AS records FROM held GROUP BY topic) a ON a.topic = c.topic
-  WHERE c.store IS NOT NULL AND 2 * c.records > a.records
+  SELECT topic, store FROM (SELECT *, sum(records) OVER (PARTITION BY topic) AS topic_records FROM counted)
+  WHERE store IS NOT NULL AND 2 * read_records > topic_records
 )
 SELECT h.topic, h.partition, h.offset, h.timestamp, h.segment, h.key, h.is_tombstone, k.store, h.record,
   CASE WHEN h.record.error IS NOT NULL THEN h.record.error WHEN h.record.store <> k.store THEN 'key: of another of Connect''s topics' END

@@ -24,11 +24,12 @@ WITH noted AS (
   FROM noted t
   WHERE t.is_read
 ), states AS (
-  SELECT cluster, producer_id, producer_epoch, transactional_id, state, partitions, own_timeout_ms, start_timestamp, updated_ms, noted_until_ms
-  FROM latest WHERE number = 1 AND NOT is_tombstone
-  UNION ALL
-  SELECT cluster, previous_producer_id, NULL, transactional_id, state, NULL, own_timeout_ms, start_timestamp, updated_ms, noted_until_ms
-  FROM latest WHERE number = 1 AND NOT is_tombstone AND previous_producer_id >= 0 AND previous_producer_id <> producer_id
+  -- a second row for the producer id before, which has no epoch and no partitions there
+  SELECT cluster, CASE WHEN place = 0 THEN producer_id ELSE previous_producer_id END AS producer_id,
+    CASE WHEN place = 0 THEN producer_epoch END AS producer_epoch, transactional_id, state,
+    CASE WHEN place = 0 THEN partitions END AS partitions, own_timeout_ms, start_timestamp, updated_ms, noted_until_ms
+  FROM (SELECT *, explode(sequence(0, CASE WHEN previous_producer_id >= 0 AND previous_producer_id <> producer_id THEN 1 ELSE 0 END)) AS place
+    FROM latest WHERE number = 1 AND NOT is_tombstone)
 ), numbered AS (
   SELECT *, row_number() OVER (PARTITION BY cluster, producer_id ORDER BY updated_ms DESC, transactional_id) AS rank FROM states
 )

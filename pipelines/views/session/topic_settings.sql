@@ -25,10 +25,11 @@ WITH numbered_transactions AS (
   FROM counted c
   WHERE c.record_offset > c.undone_until AND c.name IN ('ConfigRecord', 'TopicRecord', 'RemoveTopicRecord')
 ), deleted AS (
-  SELECT t.cluster, t.named AS topic, max(r.record_offset) AS deleted_offset
-  FROM changes t JOIN changes r ON r.cluster = t.cluster AND r.topic_id = t.topic_id AND r.name = 'RemoveTopicRecord'
-  WHERE t.name = 'TopicRecord'
-  GROUP BY t.cluster, t.named
+  SELECT cluster, topic, max(deleted_offset) AS deleted_offset
+  FROM (SELECT cluster, max(CASE WHEN name = 'TopicRecord' THEN named END) AS topic,
+      max(CASE WHEN name = 'RemoveTopicRecord' THEN record_offset END) AS deleted_offset
+    FROM changes WHERE name <> 'ConfigRecord' GROUP BY cluster, topic_id)
+  GROUP BY cluster, topic
 ), synonyms AS (
   -- brokers' names of the settings of topics (ServerTopicConfigSynonyms) that can be set at run time
   SELECT named, setting FROM (VALUES ('log.roll.ms', 'segment.ms'), ('log.roll.jitter.ms', 'segment.jitter.ms'),
