@@ -302,6 +302,11 @@ def test_the_first_expression_that_takes_a_topic_holds() -> None:
         ({"type": "map", "keys": {"type": "string"}, "values": {"type": "bytes"}}, {"a": "AQI="}, None),
         ({"type": "struct", "fields": [{"type": "int8", "field": "a"}]}, {"a": 1}, {"a": 1}),
         ({"type": "struct", "fields": "broken"}, {"a": 1}, {"a": 1}),
+        (
+            {"type": "struct", "fields": [{"type": "int8", "field": 1}]},
+            {"1": 1},
+            {"1": 1},
+        ),  # no text is a name
         (None, {"a": 1}, {"a": 1}),
     ],
 )

@@ -59,7 +59,11 @@ class _Payload:
         if kind == "map":
             return self._map(schema, held)
         if kind == "struct":
-            return {field["field"]: self.value(field, held.get(field["field"])) for field in schema["fields"]}
+            names = [_exact(str, field["field"]) for field in schema["fields"]]
+            return {
+                name: self.value(field, held.get(name))
+                for name, field in zip(names, schema["fields"], strict=True)
+            }
         return held
 
     def _default(self, schema: Mapping[str, object]) -> object:
