@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
@@ -37,10 +37,14 @@ from kafka_log_lake.udfs.storage.tier_object import TierObject
 
 @dataclass
 class TaskSlice:
-    """A slice of the task's input: its row of SLICE_SCHEMA, and the source of its bytes."""
+    """A slice of the task's input: its row of SLICE_SCHEMA, and the source of its bytes.
+
+    moved: columns of the row that decoding takes in place of those planned.
+    """
 
     row: dict[str, Any]
     source: ByteSource
+    moved: dict[str, Any] = field(default_factory=dict)
 
     @property
     def ids(self) -> tuple[int, str, int]:
@@ -66,7 +70,7 @@ class TaskSlice:
 
     def decoder(self, options: StageOptions, columns: Collection[str] | None = None) -> SegmentDecoder:
         """Returns the slice's decoder. columns: the columns of ``records`` to build; None: all."""
-        row = self.row
+        row = self.row | self.moved
         return SegmentDecoder(
             self.source,
             Range(
@@ -116,10 +120,11 @@ def _with_source(items: Iterator[tuple[dict[str, Any], Any]], opened: LandedFile
             source = _open(row, opened)
             try:
                 _check_as_planned(row, source, source.size())
+                moved = _moved(row, source) if isinstance(source, LandedSource) else {}
             except SourceError:
                 source.close()
                 raise
-            return TaskSlice(row, source)
+            return TaskSlice(row, source, moved)
         rest = itertools.chain([(row, content)], items)
         chunks = ChunkSource((r["chunk_position"], _cut(r, c)) for r, c in rest)
         if row["chunk_position"] == 0:  # else the marks are in no chunk that came
@@ -136,6 +141,19 @@ def _open(
     if row["landed"] is not None:
         return LandedSource(row["segment"], row["landed"], row["length"], opened)
     return open_source(row["file"] or row["segment"], row["stop"])
+
+
+def _moved(row: dict[str, Any], source: LandedSource) -> dict[str, Any]:
+    """Returns start and stop of a slice of landed bytes where they are best: where the next one has them too.
+
+    The plan knows no chunks. Only the first slice has an exact start, and only the last one stops at the end.
+    """
+    moved: dict[str, Any] = {}
+    if not row["exact_start"]:
+        moved["start"], moved["exact_start"] = source.cut_at(row["start"])
+    if row["stop"] < row["length"]:
+        moved["stop"], _ = source.cut_at(row["stop"])
+    return moved
 
 
 def _check_as_planned(row: dict[str, Any], source: ByteSource, size: int) -> None:

@@ -60,13 +60,15 @@ def fingerprint(
     last: position of the last batch before ``end``, None where no batch came since. sound_end: where the last
     sound batch ends; what follows it, up to ``length``, is damage or a tail. stored: the fingerprint before,
     whose marks are kept where decoding continued after them.
+
+    What was decoded last is read first: a source may still hold it.
     """
-    before = stored.split("/") if stored else [mark(source, 0, end)]
+    before = stored.split("/") if stored else []
     known = last is None and len(before) > 1
-    marks = [before[0], before[1] if known else mark(source, last or 0, end)]
+    marks = [before[1] if known else mark(source, last or 0, end)]
     if length > sound_end:
         marks.append(mark(source, sound_end, length, _TAIL_BYTES))
-    return "/".join(marks)
+    return "/".join([before[0] if before else mark(source, 0, end), *marks])
 
 
 def compare_fingerprint(source: ByteSource, stored: str) -> FileMatch:

@@ -29,17 +29,25 @@ from kafka_log_lake.udfs.storage.store import open_store
 _OPEN = 4  # files of a task that are open at a time: small segments that follow each other share one
 _HELD = 2  # chunks: that before, for damage is read again, and the current one
 _BATCH_BYTES = 16 << 20  # of ``content`` that are read at a time, at least one chunk
-_PLACE = ("segment", "chunk_position", "chunk_bytes", "crc32c")
+_PLACE = ("segment", "chunk_position", "chunk_bytes", "crc32c", "whole_bytes")
 CURE = "delete its rows from raw_segments and land the file again"
 
 
 class Chunk(NamedTuple):
-    """A row of ``raw_segments``. crc32c: of its bytes; None where the storage could not read them all."""
+    """A row of ``raw_segments``. crc32c: of its bytes; None where the storage could not read them all.
+
+    whole_bytes: where the last batch ends that was landed so far, by length fields.
+    """
 
     position: int
     size: int
     crc32c: int | None
+    whole_bytes: int
     row: int
+
+    @property
+    def end(self) -> int:
+        return self.position + self.size
 
 
 class LandedFile:
@@ -64,8 +72,8 @@ class LandedFile:
         ]
         self._chunks: dict[str, list[Chunk]] = defaultdict(list)
         columns = (rows.column(name).to_pylist() for name in _PLACE)
-        for row, (segment, position, size, crc) in enumerate(zip(*columns, strict=True)):
-            self._chunks[segment].append(Chunk(position, size, crc, row))
+        for row, (segment, position, size, crc, whole) in enumerate(zip(*columns, strict=True)):
+            self._chunks[segment].append(Chunk(position, size, crc, whole, row))
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._read: tuple[int, pa.Array] = (0, pa.array([], pa.binary()))  # its first row, and the rows
 
@@ -208,13 +216,23 @@ class LandedSource:
         while True:
             at = bisect_right(self._chunks, position, key=lambda known: known[0].position) - 1
             chunk = self._chunks[at][0] if at >= 0 else None
-            if chunk is not None and position < chunk.position + chunk.size:
+            if chunk is not None and position < chunk.end:
                 return self._chunks[at]
             if not self._unopened:
                 raise SourceUnreadable(f"raw_segments has no chunk with byte {position} of it: {CURE}")
             uri = self._unopened.pop(0)
             self._chunks += [(chunk, uri) for chunk in self._opened.open(uri).chunks(self._segment)]
             self._chunks.sort(key=lambda known: known[0].position)
+
+    def cut_at(self, position: int) -> tuple[int, bool]:
+        """Returns where to cut the segment in place of ``position``, and whether a batch begins there.
+
+        It is cut at the end of a chunk where that is the end of a batch by length fields: a chunk is read
+        whole, so parts that end within it read it twice, and a search for a batch reads several. Elsewhere it
+        is cut at ``position``.
+        """
+        chunk = self._find(position - 1)[0]
+        return (chunk.end, True) if chunk.end == chunk.whole_bytes < self._length else (position, False)
 
     def unreadable(self, position: int, end: int) -> list[UnreadableRange]:
         return []

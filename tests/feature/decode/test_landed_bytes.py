@@ -202,25 +202,44 @@ def test_landed_bytes_are_read_from_the_files_that_other_writers_made_of_them(
 
 
 def test_a_task_holds_few_chunks_of_a_large_segment(lake: str, tmp_path: Path) -> None:
-    """One chunk a row group; a slice reads those that it needs."""
+    """One chunk a row group; a slice reads those that it needs, and ends where a chunk ends."""
     path = put(tmp_path / "logs" / "a-0", 0, *[batch(n, 1, text="x" * 1_000_000) for n in range(80)])
     as_command.ingest(None, Settings(lake=lake, source=(str(path),)))
-    found = rows(lake, "raw_segments")
-    assert len(found) == -(-path.stat().st_size // (16 << 20))
+    found = sorted(rows(lake, "raw_segments"), key=lambda row: row["chunk_position"])
+    size = path.stat().st_size
+    assert len(found) == -(-size // (16 << 20))
     uris = [str(file) for file in Path(lake, "raw_segments").rglob("*.parquet")]
     opened = LandedFiles()
-    source = LandedSource(f"file://{path}", uris, path.stat().st_size, opened)
+    source = LandedSource(f"file://{path}", uris, size, opened)
     before = pa.total_allocated_bytes()
     view = np.empty(1 << 20, dtype=np.uint8)
     most = 0
-    for position in range(0, path.stat().st_size, 1 << 20):
+    for position in range(0, size, 1 << 20):
         source.read_into(position, view)
         most = max(most, pa.total_allocated_bytes() - before)
     assert most < 5 * (16 << 20)
+    begins = [row["chunk_position"] for row in found]
+    for position in range(1, size, 999_983):
+        after = next((begin for begin in begins if begin >= position), None)
+        assert source.cut_at(position) == ((position, False) if after is None else (after, True))
     source.close()
     opened.close()
     done = as_command.decode(None, Settings(lake=lake, from_raw=True, slice_bytes=20 << 20))
     assert (done.warnings, done.batches) == ([], 80)
+
+
+def test_slices_of_landed_bytes_find_what_files_hold_around_damage(lake: str, tmp_path: Path) -> None:
+    """After damage that no length leads over chunks end anywhere; and a batch is larger than a chunk."""
+    made = [batch(n, 1, text="x" * 1_000_000) for n in range(60)]
+    large = batch(60, 1, text="x" * 40_000_000)
+    put(tmp_path / "logs" / "a-0", 0, *made[:20], large, *made[20:])
+    put(tmp_path / "logs" / "a-1", 0, *made[:16], made[16][:-1] + b"?", *made[17:20], b"?" * 3000, *made[20:])
+    of_files = str(tmp_path / "files")
+    as_command.decode(None, Settings(lake=of_files, source=(str(tmp_path / "logs"),)))
+    as_command.ingest(None, Settings(lake=lake, source=(str(tmp_path / "logs"),)))
+    done = as_command.decode(None, Settings(lake=lake, from_raw=True, slice_bytes=17 << 20))
+    assert (done.warnings, done.batches, done.damaged) == ([], 121, 2)
+    assert decoded(lake) == decoded(of_files)
 
 
 @pytest.mark.spark
