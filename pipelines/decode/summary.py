@@ -243,7 +243,8 @@ class Summary:
         """Returns what the job did, in one line."""
         did = "decoded" if self.chunks is None else "landed"
         if not self.segments:
-            return f"nothing new to {'decode' if self.chunks is None else 'land'}"
+            known = f" in {counted_noun(self.unchanged, 'known segment')}" if self.unchanged else ""
+            return f"nothing new to {'decode' if self.chunks is None else 'land'}{known}"
         rate = f", {size_text(self.bytes / self.seconds)}/s" if self.seconds else ""
         size = f"{counted_noun(self.segments, 'segment')} ({size_text(self.bytes)})"
         return f"{did} {size} in {self.seconds:.1f} s{rate}"
@@ -285,7 +286,7 @@ class Summary:
     def other_lines(self) -> list[str]:
         """Returns the lines on chunks, unchanged segments, swap files, typed and kept tables, skips."""
         lines = [f"chunks: {self.chunks:,}"] if self.chunks else []
-        if self.unchanged:
+        if self.unchanged and self.segments:
             lines.append(f"nothing new in {counted_noun(self.unchanged, 'known segment')}")
         if self.swap_files:
             lines.append(f"in place of segments: {counted_noun(self.swap_files, 'swap file')}")
