@@ -12,7 +12,6 @@ import pyarrow as pa
 from kafka_log_lake.pipelines.listing.cluster_state import DAMAGED, MISSING, VOTERS, ClusterState, Fields
 from kafka_log_lake.udfs.decoder.decoded import Damage
 from kafka_log_lake.udfs.indexes.kraft_snapshot import METADATA_TOPIC, snapshot_id
-from kafka_log_lake.udfs.values.internal.columns import internal_records
 from kafka_log_lake.udfs.values.internal.readers import UnreadableMessage
 from kafka_log_lake.udfs.values.internal.topics import control_fields
 
@@ -46,6 +45,8 @@ def metadata_records(
 
 def decoded_records(batches: Iterable[pa.RecordBatch]) -> Iterator[MetadataRecord]:
     """Yields the records of a metadata log. batches: decoded records with the columns COLUMNS."""
+    from kafka_log_lake.udfs.values.internal.columns import internal_records  # of groups and Streams too
+
     for batch in batches:
         rows = batch.to_pydict()
         topic_names = [METADATA_TOPIC if kind is None else None for kind in rows["control_type"]]
