@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -22,20 +24,21 @@ DECIDED = (
     *("auto.offset.reset", "enable.partition.eof", "bootstrap.servers"),
 )
 _ADVICE = {
-    "TOPIC_AUTHORIZATION_FAILED": "allow the user of --config to describe, read and write the topic",
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "allow the user of --config to write the transactional id "
-    "kafka-log-lake-restore- (prefixed)",
+    "TOPIC_AUTHORIZATION_FAILED": "allow the user of --config Describe, Read, Write and DescribeConfigs "
+    "of the topic, and Create where it is not there",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "allow the user of --config Describe and Write of the "
+    "transactional id kafka-log-lake-restore- (prefixed)",
     "CLUSTER_AUTHORIZATION_FAILED": "allow the user of --config what it needs at the cluster",
-    "GROUP_AUTHORIZATION_FAILED": "allow the user of --config to read the group kafka-log-lake-restore",
     "_AUTHENTICATION": "correct the user and the password in --config",
     "SASL_AUTHENTICATION_FAILED": "correct the user and the password in --config",
     "_SSL": "correct the certificates in --config",
-    "_ALL_BROKERS_DOWN": "start the brokers, or correct --bootstrap-server",
-    "_TRANSPORT": "start the brokers, or correct --bootstrap-server",
+    "_ALL_BROKERS_DOWN": "start the brokers, or correct --bootstrap-server, or security.protocol in --config",
+    "_TRANSPORT": "start the brokers, or correct --bootstrap-server, or security.protocol in --config",
     "_RESOLVE": "correct the host in --bootstrap-server",
     "_TIMED_OUT": "see that the brokers run, then start the same command again to continue",
     "_MSG_TIMED_OUT": "see that the brokers run, then start the same command again to continue",
     "KAFKA_STORAGE_ERROR": "free space on the brokers' disks, then start the same command again to continue",
+    "TOPIC_EXCEPTION": "give it another name by --rename 'REGEX=NEW'",
     "POLICY_VIOLATION": "the target's policy refuses it",
     "INVALID_REPLICATION_FACTOR": "start the brokers that are away, or create the topic by hand",
     "RECORD_LIST_TOO_LARGE": "raise segment.bytes of the topic",
@@ -47,6 +50,10 @@ _ADVICE = {
     "INVALID_TRANSACTION_TIMEOUT": "raise transaction.max.timeout.ms of the brokers, or set "
     "transaction.timeout.ms in --config",
 }
+# librdkafka prints a fatal error at any level; it is raised too
+_SILENT = logging.Logger("librdkafka", logging.CRITICAL + 1)
+# Also where they are not given, or given by another name
+_NAMED_ANYWAY = ("sasl.mechanism", "sasl.username", "compression.codec", "queue.buffering.max.ms")
 
 
 class ClientLog:
@@ -84,12 +91,14 @@ def config_of(request: Request, **more: Any) -> dict[str, Any]:
 
 def _made(kind: type[Any], config: dict[str, Any], log: ClientLog) -> Any:
     try:
-        log.client = kind({**config, "error_cb": log})
+        log.client = kind({**config, "error_cb": log, "logger": _SILENT})
         return log.client
     except KafkaException as error:
         # librdkafka names the property; a value may be a secret
-        names = [name for name in config if f'"{name}"' in str(error)]
-        what = f"the property {names[0]} is not known or has a wrong value" if names else "wrong properties"
+        text = error.args[0].str().replace("SASL mechanism", "sasl.mechanism")
+        said = set(re.findall(r"[a-z]+(?:\.[a-z]+)+|(?<=\")[^\"]+(?=\")", text))
+        names = [name for name in (*config, *_NAMED_ANYWAY) if name in said]
+        what = f"the property {names[0]} is missing, unknown or wrong" if names else "wrong properties"
         raise UserError(f"--config: {what}") from None
     except (ValueError, TypeError):
         raise UserError("--config: a property has a wrong value") from None
@@ -106,12 +115,14 @@ def admin(request: Request, log: ClientLog | None = None) -> AdminClient:
     return _made(AdminClient, properties, log or ClientLog())
 
 
-def consumer(request: Request, log: ClientLog | None = None, **more: Any) -> Consumer:
+def consumer(
+    request: Request, log: ClientLog | None = None, group: str = "kafka-log-lake-restore", **more: Any
+) -> Consumer:
     """Opens a consumer that reads committed records where it is assigned, and joins no group."""
     shared = {name: value for name, value in config_of(request).items() if not name.startswith(_OF_PRODUCERS)}
     properties = config_of(
         request,
-        group_id="kafka-log-lake-restore",
+        group_id=group,
         isolation_level="read_committed",
         enable_auto_commit=False,
         enable_auto_offset_store=False,

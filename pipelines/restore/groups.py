@@ -17,9 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
 from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.restore.clients import admin, consumer
@@ -125,7 +128,7 @@ def restore_groups(
     if request.partitions:
         planned = sorted([*planned, *_not_begun(planned, translator)], key=lambda p: (p.group, *_place(p)))
     rows = [moved for position in planned for moved in _translated(position, translator, empty)]
-    target = _Target(admin(request), bool(request.more.get("overwrite_groups")))
+    target = _Target(request, bool(request.more.get("overwrite_groups")))
     done: list[GroupDone] = []
     for group, of_group in groupby(rows, attrgetter("group")):
         positions = list(of_group)
@@ -234,8 +237,6 @@ class _Ends:
 
     def place(self, topic: str, partition: int) -> tuple[str, int, int] | None:
         """Returns topic, partition and end in the target; None where the topic was not restored."""
-        from confluent_kafka import KafkaException, TopicPartition
-
         if topic not in self.topics or self._request.partitions:
             return None
         self._reader = self._reader or consumer(self._request)
@@ -268,21 +269,19 @@ def _translated(position: GroupDone, translator: Translator, empty: _Ends) -> It
 class _Target:
     """The groups of the target cluster."""
 
-    def __init__(self, client: Any, overwrites: bool) -> None:
-        self._admin, self._overwrites = client, overwrites
+    def __init__(self, request: Request, overwrites: bool) -> None:
+        self._request, self._admin, self._overwrites = request, admin(request), overwrites
 
     def commit(self, group: str, rows: Sequence[GroupDone]) -> list[GroupDone]:
         """Commits the offsets of one group; returns its rows with what was there and what is there now."""
-        from confluent_kafka import KafkaException
-
         try:
-            # this first: a new cluster makes its coordinator's topic at such a question, not at the next
+            # this first: a new cluster makes its coordinator's topic where a consumer asks
             before = self._committed(group, rows)
             why = self._refusal(group)
             if why:
                 return [replace(row, held_back=why) for row in rows]
             rows = [replace(row, before=before.get(_key(row), (None, ""))[0]) for row in rows]
-            asked = self._to_commit(rows)
+            asked = [row for row in rows if self._overwrites or row.before in (None, row.offset)]
             errors = self._alter(group, asked) if asked else {}
             after = self._committed(group, rows)
         except KafkaException as error:
@@ -291,10 +290,9 @@ class _Target:
 
     def _refusal(self, group: str) -> str:
         """Returns why a group can't be given offsets; "" where it can: it is unknown, or has no members."""
-        from confluent_kafka import KafkaException
-
         try:
-            answer = _asked(lambda: self._admin.describe_consumer_groups([group], request_timeout=_SECONDS))
+            describe = partial(self._admin.describe_consumer_groups, [group], request_timeout=_SECONDS)
+            answer = _asked(lambda: _only(describe()))
         except KafkaException as error:
             if error.args[0].name() == _UNKNOWN_GROUP:
                 return ""
@@ -307,31 +305,24 @@ class _Target:
     def _committed(
         self, group: str, rows: Iterable[GroupDone]
     ) -> dict[tuple[str, int], tuple[int | None, str]]:
-        from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-
+        """Returns offset and text of what a group has committed, by partition."""
+        # librdkafka's admin client ends the process where a coordinator moves (rd_kafka_handle_OffsetFetch)
         places = [TopicPartition(*place) for place in sorted({_key(row) for row in rows})]
-        asked = [ConsumerGroupTopicPartitions(group, places)]
+        reader = consumer(self._request, group=group)
         try:
-            answer = _asked(lambda: self._admin.list_consumer_group_offsets(asked, request_timeout=_SECONDS))
-        except KafkaException as error:
-            if error.args[0].name() == _UNKNOWN_GROUP:
-                return {}
-            raise
-        for place in answer.topic_partitions:
+            answer = _asked(lambda: reader.committed(places, _SECONDS))
+        finally:
+            reader.close()
+        for place in answer:
             if place.error:  # what is there is not known: it must not be replaced
                 raise KafkaException(place.error)
         return {
             (at.topic, at.partition): (at.offset if at.offset >= 0 else None, at.metadata or "")
-            for at in answer.topic_partitions
+            for at in answer
         }
-
-    def _to_commit(self, rows: Sequence[GroupDone]) -> list[GroupDone]:
-        return [row for row in rows if self._overwrites or row.before in (None, row.offset)]
 
     def _alter(self, group: str, rows: Iterable[GroupDone]) -> dict[tuple[str, int], str]:
         """Commits, and returns what the target refused, by partition."""
-        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-
         # the lowest of one target partition: what several source partitions have in it is read by the group
         lowest: dict[tuple[str, int], GroupDone] = {}
         for row in rows:
@@ -343,23 +334,33 @@ class _Target:
             for place, row in lowest.items()
         ]
         asked = [ConsumerGroupTopicPartitions(group, wanted)]
-        answer = _asked(lambda: self._admin.alter_consumer_group_offsets(asked, request_timeout=_SECONDS))
-        return {(at.topic, at.partition): _said(at.error) for at in answer.topic_partitions if at.error}
+        answer = _asked(
+            lambda: (
+                _only(
+                    self._admin.alter_consumer_group_offsets(asked, request_timeout=_SECONDS)
+                ).topic_partitions
+            )
+        )
+        return {(at.topic, at.partition): _said(at.error) for at in answer if at.error}
 
 
-def _asked(ask: Callable[[], dict[Any, Future[Any]]]) -> Any:
+def _only(answers: dict[Any, Future[Any]]) -> Any:
+    """Returns the answer about one group."""
+    (future,) = answers.values()
+    return future.result(_SECONDS + 10)
+
+
+def _asked(ask: Callable[[], Any]) -> Any:
     """Returns the answer about one group; asks again while its coordinator moves or loads. Raises its error.
 
     A new cluster loads it at the first question. An answer may have such an error for each partition.
     """
-    from confluent_kafka import KafkaException
-
     until = time.monotonic() + _SECONDS
     while True:
-        (future,) = ask().values()
         try:
-            answer = future.result(_SECONDS + 10)
-            passing = {place.error.name() for place in getattr(answer, "topic_partitions", ()) if place.error}
+            answer = ask()
+            places = answer if isinstance(answer, list) else ()
+            passing = {place.error.name() for place in places if place.error}
             if not passing & _PASSING or time.monotonic() > until:
                 return answer
         except KafkaException as error:

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from kafka_log_lake.pipelines.cli.errors import RunFailed, UserError
 from kafka_log_lake.pipelines.restore.clients import (
@@ -41,6 +41,8 @@ WAIT_SECONDS = 600.0  # that a target may be away, or refuse what it may take la
 _PAUSE = 2.0
 # confluent-kafka raises a SystemError where callbacks follow a fatal error, such as that of being fenced
 _FAILURES, _FATAL = (KafkaException, SystemError), KafkaError(KafkaError._FATAL)
+_PURGED = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")
+_SILENT_POLLS = 10  # of a second each, until the target is asked what it has against a topic
 # An attempt with the same bytes has the same end
 _HOPELESS = {
     *("TOPIC_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"),
@@ -80,7 +82,7 @@ class _Delivered:
         def noted(error: KafkaError | None, message: Any) -> None:
             if error is not None:
                 # What is purged after a failure only follows from it
-                if self.error is None or self.error.name() in ("_PURGE_QUEUE", "_PURGE_INFLIGHT"):
+                if self.error is None or self.error.name() in _PURGED:
                     self.error = error
             else:
                 self.offsets[number] = message.offset()
@@ -207,6 +209,8 @@ class _Writer:
         if self._producer.flush(WAIT_SECONDS):
             raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT))
         if delivered.error is not None:
+            if delivered.error.name() in _PURGED:  # a transaction with such records is never committed
+                self._producer.commit_transaction(REQUEST_SECONDS)  # it raises what the target refused
             raise KafkaException(delivered.error)
         runs = _runs(window, delivered.offsets, self._each)
         entry = Entry(*window.place, len(window.offsets), window.bytes, now, runs, tuple(window.held))
@@ -329,10 +333,13 @@ def is_committed(task: Task, pending: Entry) -> bool:
         try:
             place = TopicPartition(task.plan.target, partition, offset)
             reader.assign([place])
-            until = time.monotonic() + WAIT_SECONDS
+            until, silent = time.monotonic() + WAIT_SECONDS, 0
             while time.monotonic() < until:
                 message = reader.poll(1.0)
                 if message is None:
+                    silent += 1
+                    if silent % _SILENT_POLLS == 0:
+                        _refuse_unreadable(reader, task.plan.target)
                     continue
                 error = message.error()
                 if error is None:
@@ -357,3 +364,13 @@ def is_committed(task: Task, pending: Entry) -> bool:
         f"{task.plan.target}-{partition} has a transaction of another program that stays open: end it by "
         "kafka-transactions.sh, then start the same command again to continue"
     )
+
+
+def _refuse_unreadable(reader: Consumer, topic: str) -> None:
+    """Raises a KafkaException where the target says why a topic can't be read: a reader only waits then."""
+    try:
+        error = reader.list_topics(topic, REQUEST_SECONDS).topics[topic].error
+    except KafkaException:  # it does not answer
+        return
+    if error is not None and error.name() in _HOPELESS:
+        raise KafkaException(error)

@@ -145,7 +145,7 @@ class _Positions:
                 elif error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
                     self._at = None
                     return messages  # retention took them
-                elif not error.retriable():
+                elif not error.retriable() and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
                     raise as_user_error(error, f"{self._topic}-{partition} can't be read back")
             if time.monotonic() > until:  # none is there, or the target does not answer at all
                 self._reader.get_watermark_offsets(TopicPartition(self._topic, partition), REQUEST_SECONDS)

@@ -7,16 +7,10 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.pipelines.restore.offset_map import Translator, read
@@ -30,6 +24,7 @@ from tests.support.restored import (
     made_lake,
     wait_for_first_transaction,
 )
+from tests.support.secured import log_in, secured
 
 RELEASE = OLDEST
 INTERNAL = corpus.ROOT / "internal-2.8"  # of topics that restore leaves out
@@ -206,44 +201,10 @@ def test_a_broker_that_goes_away_is_waited_for(lake: tuple[Path, Made], tmp_path
             again.stop()
 
 
-def certificates(folder: Path) -> None:
-    """A key with its own certificate for 127.0.0.1: broker.pem for a broker, ca.pem for a client."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    begin = datetime(2020, 1, 1, tzinfo=UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(begin + timedelta(days=36_500))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-        .public_bytes(serialization.Encoding.PEM)
-    )
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    (folder / "broker.pem").write_bytes(secret + made)
-    (folder / "ca.pem").write_bytes(made)
-
-
 def test_a_target_with_tls_sasl_and_acls(
     lake: tuple[Path, Made], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, rows = lake
-    certificates(tmp_path)
-    users = ' user_me="s3cret;word" user_guest="other"'
-    secure = {
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(tmp_path / "broker.pem"),
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_ssl.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain."
-        f"PlainLoginModule required{users};",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS;User:me",
-    }
     port = free_port()
     more = [
         "--lake",
@@ -258,16 +219,12 @@ def test_a_target_with_tls_sasl_and_acls(
     more += ["--state", tmp_path / "state", "--config", tmp_path / "client.properties"]
 
     def said(user: str, password: str) -> tuple[int, str]:
-        jaas = f'org.apache.kafka.X required username="{user}" password="{password}";'
-        (tmp_path / "client.properties").write_text(
-            f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nssl.ca.location={tmp_path}/ca.pem\n"
-            f"sasl.jaas.config={jaas}\n"
-        )
+        log_in(tmp_path, user, password)
         code, printed = restore(*more), capsys.readouterr()
         assert password not in printed.err + printed.out
         return code, printed.err
 
-    with broker(tmp_path / "b", BROKER | secure, heap="512m", secure_port=port) as one:
+    with broker(tmp_path / "b", secured(tmp_path), heap="512m", secure_port=port) as one:
         code, line = said("me", "wr0ng-word")
         assert code == 2
         assert "correct the user and the password in --config" in line

@@ -51,10 +51,15 @@ def made_lake(folder: Path, *topics: str, count: int = RECORDS) -> tuple[Path, d
     return folder / "lake", rows
 
 
-def wait_for_first_transaction(state: Path) -> None:
-    """Waits until a restore has begun to commit what it writes."""
+def transactions(state: Path) -> int:
+    """How many transactions a restore has begun to commit."""
+    return len(list(state.glob("journal/*/*.json")))
+
+
+def wait_for_first_transaction(state: Path, after: int = 0) -> None:
+    """Waits until a restore has begun to commit what it writes. after: transactions of earlier attempts."""
     until = time.monotonic() + 120
-    while not list(state.glob("journal/*/*.json")):
+    while transactions(state) <= after:
         assert time.monotonic() < until, "nothing was written"
         time.sleep(0.1)
 

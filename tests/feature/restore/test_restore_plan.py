@@ -101,6 +101,14 @@ def test_a_dry_run_says_what_would_be_restored_and_what_can_not(
         (("--lake", "LAKE", "--dry-run", "--committed", "--as-written"), "exclude each other"),
         (("LOGS", "--state", "LOGS/state", "--dry-run"), "lies in --source"),
         (("--lake", "LAKE", "--bootstrap-server", "FREE", "--config", "WRONG"), "--config: the property"),
+        (
+            ("--lake", "LAKE", "--bootstrap-server", "FREE", "--config", "NO_CA"),
+            "the property ssl.ca.location",
+        ),
+        (
+            ("--lake", "LAKE", "--bootstrap-server", "FREE", "--config", "PLAIN"),
+            "the property sasl.mechanism",
+        ),
     ],
 )
 def test_a_wrong_argument_is_one_line(
@@ -115,7 +123,15 @@ def test_a_wrong_argument_is_one_line(
     monkeypatch.chdir(tmp_path)
     Path("bad").write_text("a=b\nsecret-word\n")
     Path("wrong").write_text("sasl.mechanismus=PLAIN\nsasl.password=secret-word\n")
-    places = {"LAKE": str(lake), "LOGS": str(sources), "LOGS/state": f"{sources}/state"}
+    Path("no-ca").write_text("security.protocol=SSL\nssl.ca.location=none.pem\n")
+    Path("plain").write_text("security.protocol=SASL_PLAINTEXT\nsasl.password=secret-word\n")
+    places = {
+        "NO_CA": "no-ca",
+        "PLAIN": "plain",
+        "LAKE": str(lake),
+        "LOGS": str(sources),
+        "LOGS/state": f"{sources}/state",
+    }
     places |= {"BAD": "bad", "WRONG": "wrong", "FREE": f"127.0.0.1:{free_port()}"}
     assert main(["restore", *(places.get(word, word) for word in argv)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
