@@ -34,7 +34,7 @@ def topic_labels(reader: PayloadReader, topic: str, rows: Sequence[Mapping[str, 
 
 
 def _label(reader: PayloadReader, topic: str, side: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    payloads = [(row[side], pairs_of(row["headers"])) for row in rows if row[side] is not None]
+    payloads = [(row[side], tuple(pairs_of(row["headers"]))) for row in rows if row[side] is not None]
 
     def is_framed(data: bytes) -> bool:
         answer = reader.read(topic, side, data)
@@ -43,7 +43,8 @@ def _label(reader: PayloadReader, topic: str, side: str, rows: Sequence[Mapping[
     known = recognise(topic, side, payloads, is_framed)
     if known is not None:
         return known.label
-    decoded = [reader.read(topic, side, payload, headers) for payload, headers in payloads]
+    answers = {place: reader.read(topic, side, *place) for place in set(payloads)}
+    decoded = [answers[place] for place in payloads]
     by_schema = sum(answer.schema is not None and answer.reason is None for answer in decoded)
     if by_schema * 2 >= len(decoded) or reader.has_subject(topic, side):
         return plain_of(decoded)
