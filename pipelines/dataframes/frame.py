@@ -28,7 +28,7 @@ _ERROR = Column("error", "string", "Of a row that stands for a damaged range: wh
 _CHUNK_POSITION, _SEGMENT = "chunk_position", "segment"  # of raw_segments
 _PATH, _LENGTH, _CONTENT = "path", "length", "content"  # of binaryFile
 _CHUNK = ("content", _SEGMENT, _CHUNK_POSITION)  # the columns of raw_segments that make a chunk
-_OF_LANDED = ("chunk_bytes", "crc32c")  # others, with which what was landed is compared
+_OF_LANDED = ("chunk_bytes", "crc32c", "whole_bytes")  # others that the tasks read
 _TASKS = 200  # what Spark shuffles to by default
 _TYPES = {
     "topic": ("string",),
