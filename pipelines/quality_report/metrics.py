@@ -20,9 +20,9 @@ from deltalake import DeltaTable
 from kafka_log_lake.pipelines.engine.delta import read_rows
 from kafka_log_lake.pipelines.quality_report.check import AGGREGATES, TOPIC, Check
 from kafka_log_lake.pipelines.sql.database import macros
-from kafka_log_lake.pipelines.sql.statements import creations
-from kafka_log_lake.pipelines.sql.types import duckdb_type
-from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, needed_names
+from kafka_log_lake.pipelines.sql.statements import creations, table_creations
+from kafka_log_lake.pipelines.sql.types import duckdb_type, quoted
+from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, needed_names, null_column
 from kafka_log_lake.udfs.batches.epochs import wrong_epochs
 from kafka_log_lake.udfs.format.report_tables import CHECKPOINTS, QUALITY_METRICS, VALUE_ERRORS
 from kafka_log_lake.udfs.format.schema import (
@@ -105,15 +105,18 @@ def _load(database: duckdb.DuckDBPyConnection, tables: Mapping[str, DeltaTable])
     database.execute("SET TimeZone = 'UTC'")
     for table, not_read in _NOT_READ.items():
         columns = [column.name for column in table.columns if column.name not in not_read]
+        # the views name every column of a table
+        named = (
+            quoted(c.name) if c.name in columns else null_column(c, quoted, duckdb_type)
+            for c in table.columns
+        )
         if table.name in tables:
             rows = read_rows(tables[table.name], table.arrow_schema(), columns)
         else:  # it is made with its first rows
             rows = table.arrow_schema().empty_table().select(columns)
         database.register(_rows_of(table), rows)
-        # the views name every column of a table
-        others = (c for c in table.columns if c.name in not_read)
-        nulls = "".join(f', CAST(NULL AS {duckdb_type(c.sql_type)}) AS "{c.name}"' for c in others)
-        database.execute(f"CREATE VIEW {table.name} AS SELECT *{nulls} FROM {_rows_of(table)}")
+        for creation in table_creations(table, f"SELECT {', '.join(named)} FROM {_rows_of(table)}"):
+            database.execute(creation)
     _create_views(database)
     database.execute(
         resources.files("kafka_log_lake.pipelines.quality_report").joinpath("logs.sql").read_text()

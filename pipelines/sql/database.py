@@ -32,9 +32,9 @@ from kafka_log_lake.pipelines.lake.published import published_tables
 from kafka_log_lake.pipelines.listing.uris import local_path
 from kafka_log_lake.pipelines.sql.connection import as_lake
 from kafka_log_lake.pipelines.sql.functions import create_functions, create_typed_functions
-from kafka_log_lake.pipelines.sql.kept import MOST_ROWS, SCHEMA, KeptViews
+from kafka_log_lake.pipelines.sql.kept import MOST_ROWS, KeptViews
 from kafka_log_lake.pipelines.sql.listed import list_tables
-from kafka_log_lake.pipelines.sql.statements import creations
+from kafka_log_lake.pipelines.sql.statements import KEPT, creations, table_creations
 from kafka_log_lake.pipelines.sql.types import duckdb_type, quoted
 from kafka_log_lake.pipelines.typed.schemas import registry_reader
 from kafka_log_lake.pipelines.typed.tables import TypedTable, typed_tables
@@ -120,12 +120,12 @@ def open_database(
         database.execute(macro)
     create_functions(database)
     create_typed_functions(database, registry_reader(address, published))
-    for creation in creations([view for view in SESSION_VIEWS if view.name in needed], lists):
-        database.execute(creation)
+    views = creations([view for view in SESSION_VIEWS if view.name in needed], lists)
+    database.execute(";\n".join(["BEGIN", *views, "COMMIT"]))  # at once: half a millisecond less a view
     if lists:
         list_tables(database, [table for name, table in known.items() if name in published], typed)
     if all(opened[name].row_count <= MOST_ROWS[name] for name in opened.keys() & MOST_ROWS.keys()):
-        database.execute(f"CREATE SCHEMA {SCHEMA}")
+        database.execute(f"CREATE SCHEMA {KEPT}")
         KeptViews(database, is_apart=False).before(statement)
     database.execute("SET lock_configuration = true")
     return database
@@ -175,7 +175,8 @@ def _database(
     for name, table in tables.items():
         if table.rows is not None:
             database.register("rows", table.rows)
-            database.execute(f'CREATE TABLE "{name}" AS FROM rows')
+            for creation in table_creations(table.declared, "FROM rows", "TABLE"):
+                database.execute(creation)
             database.unregister("rows")
             continue
         if not table.files:
@@ -187,7 +188,8 @@ def _database(
             # A path of the lake may hold what DuckDB takes for a pattern, and may not name partitions
             _link_files(Path(folder, name), table_path(address, name), table.files)
             rows = _columns(table.declared, _parquet(folder, table))
-        database.execute(f'CREATE VIEW "{name}" AS {rows}')
+        for creation in table_creations(table.declared, rows):
+            database.execute(creation)
     for typed_table in typed:
         _create_typed(database, address, folder, typed_table)
     return database

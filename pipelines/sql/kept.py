@@ -17,7 +17,7 @@ import duckdb
 
 from kafka_log_lake.pipelines.engine.delta import sql_literal
 from kafka_log_lake.pipelines.sql.interrupts import run_apart
-from kafka_log_lake.pipelines.sql.statements import definition
+from kafka_log_lake.pipelines.sql.statements import KEPT, LAKE, definition
 from kafka_log_lake.pipelines.sql.types import quoted
 from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS
 from kafka_log_lake.udfs.format.schema import BATCHES, OFFSET_FINDINGS, SEGMENTS, TRANSACTIONS
@@ -43,24 +43,24 @@ _VIEWS = frozenset(
 
 
 _COMMITTED = "committed_records"
-_HELD_TOPICS = """
-SELECT topic FROM undelivered_offsets UNION SELECT topic FROM last_stable_offsets
-UNION SELECT topic FROM log_starts WHERE is_cut ORDER BY topic
+_HELD_TOPICS = f"""
+SELECT topic FROM {LAKE}.undelivered_offsets UNION SELECT topic FROM {LAKE}.last_stable_offsets
+UNION SELECT topic FROM {LAKE}.log_starts WHERE is_cut ORDER BY topic
 """
-SCHEMA = "_kept"  # a user may have a schema of his own
+_MOST_KEPT = 1_000_000  # rows of a view: the positions of groups may be more than any of the tables has
 
 
 class KeptViews:
     """Computes the views that a statement needs, before it runs, each once in a database.
 
-    database: with SCHEMA, where the rows lie; in one without it nothing is kept. is_apart: whether that is
+    database: with KEPT, where the rows lie; in one without it nothing is kept. is_apart: whether that is
     done in a connection of its own, as in the database's own one a result may not have been fetched.
     """
 
     def __init__(self, database: duckdb.DuckDBPyConnection, is_apart: bool = True) -> None:
         self._database = database
         self._is_apart = is_apart
-        found = database.execute("SELECT 1 FROM duckdb_schemas() WHERE schema_name = ?", [SCHEMA])
+        found = database.execute("SELECT 1 FROM duckdb_schemas() WHERE schema_name = ?", [KEPT])
         self._wanted = list(_needs()) if found.fetchall() else []
         self._lock = threading.Lock()
 
@@ -84,13 +84,18 @@ class KeptViews:
         with ThreadPoolExecutor(1) as thread:
             for name in names:
                 self._wanted.remove(name)
-                for statement in _delivery(database) if name == _COMMITTED else _keeping(name):
+                for statement in _delivery(database) if name == _COMMITTED else _keeping(database, name):
                     run_apart(database, thread, partial(run, statement))
 
 
-def _keeping(name: str) -> Iterator[str]:
-    yield f"CREATE TABLE {SCHEMA}.{name} AS FROM main.{name}"
-    yield f"CREATE OR REPLACE VIEW main.{name} AS FROM {SCHEMA}.{name}"
+def _keeping(database: duckdb.DuckDBPyConnection, name: str) -> Iterator[str]:
+    """Yields statements that keep the rows of a view, unless they are too many."""
+    yield f"CREATE TABLE {KEPT}.{name} AS FROM {LAKE}.{name} LIMIT {_MOST_KEPT + 1}"
+    (rows,) = database.execute(f"SELECT count(*) FROM {KEPT}.{name}").fetchall()[0]
+    if rows > _MOST_KEPT:
+        yield f"DROP TABLE {KEPT}.{name}"
+    else:
+        yield f"CREATE OR REPLACE VIEW {LAKE}.{name} AS FROM {KEPT}.{name}"
 
 
 def _delivery(database: duckdb.DuckDBPyConnection) -> Iterator[str]:
@@ -98,11 +103,11 @@ def _delivery(database: duckdb.DuckDBPyConnection) -> Iterator[str]:
     view = next(view for view in SESSION_VIEWS if view.name == _COMMITTED)
     topics = [topic for (topic,) in database.execute(_HELD_TOPICS).fetchall()]
     names = ", ".join(map(quoted, (column.name for column in view.columns)))
-    rows = f"SELECT {names} FROM main.records WHERE NOT is_control"
+    rows = f"SELECT {names} FROM {LAKE}.records WHERE NOT is_control"
     if topics:
         held = f"topic IN ({', '.join(map(sql_literal, topics))})"
         rows += f" AND NOT {held} UNION ALL FROM ({definition(view)}) WHERE {held}"
-    yield f"CREATE OR REPLACE VIEW main.{_COMMITTED} AS {rows}"
+    yield f"CREATE OR REPLACE VIEW {LAKE}.{_COMMITTED} AS {rows}"
 
 
 @cache

@@ -25,6 +25,10 @@ _PUBLIC = {name for names in PUBLIC.values() for name in names}
 # What begins the number of an OFFSET clause: OFFSET 5, OFFSET (1 + 1), OFFSET ?, OFFSET $1
 _BEGINS_NUMBER = frozenset("0123456789(?$")
 LISTED = "internal.listed_tables"  # what SHOW TABLES gives: group, name, about
+# Where the lake's tables and views lie, which read each other there. Those in main read them: one that a user
+# makes anew, or a temporary table with its name, changes no other
+LAKE = "_lake"
+KEPT = "_kept"  # the rows of views that are computed once (pipelines.sql.kept)
 _SHOW_TABLES = (["show", "tables"], ["show", "tables", ";"])
 _LAMBDA_FUNCTIONS = {"transform": "list_transform"}  # a macro cannot take a lambda
 
@@ -68,14 +72,16 @@ def tokens(text: str) -> Iterator[Token]:
 def duckdb_text(statement: str) -> str:
     """Translates a statement: quotes each bare ``offset`` that begins no OFFSET clause.
 
-    SHOW TABLES becomes a query of ``LISTED``, which groups them. DESCRIBE of a table or a view gives the
-    meaning of each column, too.
+    SHOW TABLES becomes a query of ``LISTED``, which groups them; SHOW ALL TABLES leaves out LAKE and KEPT.
+    DESCRIBE of a table or a view gives the meaning of each column, too.
     """
     parts = list(tokens(statement))
     words = [token.word or token.text.strip() for token in parts if not token.is_comment]
     if words in _SHOW_TABLES:
         return f"FROM {LISTED}"
     match words:
+        case ["show", "all", "tables"] | ["show", "all", "tables", ";"]:
+            return f"FROM (SHOW ALL TABLES) WHERE schema NOT IN ('{LAKE}', '{KEPT}')"
         case ["describe" | "desc", name] | ["describe" | "desc", name, ";"] if name in _declared():
             return _described(_declared()[name])
     return "".join(_quoted(parts))
@@ -110,17 +116,20 @@ def view_text(select: str, parameters: Mapping[str, str]) -> str:
     """Translates the SELECT of a view to DuckDB's SQL.
 
     parameters: name -> type in DuckDB; each is cast to it, because a macro takes values of any type.
-    A lambda ``x -> y`` becomes ``lambda x: y``.
+    A lambda ``x -> y`` becomes ``lambda x: y``. The tables and views that it reads are those of LAKE.
     """
     made: list[str] = []
     parts = list(tokens(select))
     for i, (token, text) in enumerate(zip(parts, _quoted(parts), strict=True)):
         after_dot = i > 0 and parts[i - 1].text.strip() == "."
+        is_read = i > 0 and parts[i - 1].word in ("from", "join")
         if token.text.strip() == "->":
             made[-1] = f"lambda {made[-1].strip()}"
             made.append(": ")
         elif token.word in parameters and not after_dot:
             made.append(token.replaced(f'CAST("{token.word}" AS {parameters[token.word]})'))
+        elif is_read and token.word in _declared():
+            made.append(f"{LAKE}.{text}")
         elif token.word in _LAMBDA_FUNCTIONS:
             made.append(token.replaced(_LAMBDA_FUNCTIONS[token.word]))
         else:
@@ -160,8 +169,23 @@ def has_code(statement: str) -> bool:
     return any(token.strip() and not token.startswith(("--", "/*")) for token in _TOKENS.findall(statement))
 
 
+def table_creations(table: Table, rows: str, kind: str = "VIEW") -> Iterator[str]:
+    """Yields statements that create a table of the lake.
+
+    rows: a SELECT of its columns. kind: TABLE where it is to hold them.
+    """
+    yield f"CREATE SCHEMA IF NOT EXISTS {LAKE}"
+    if kind == "VIEW":  # of no rows first, as DuckDB binds a view when another one reads it
+        yield f"CREATE VIEW {LAKE}.{table.name} AS {no_rows(table.columns, quoted, duckdb_type)}"
+        yield f"CREATE VIEW {table.name} AS FROM {LAKE}.{table.name}"
+        yield f"CREATE OR REPLACE VIEW {LAKE}.{table.name} AS {rows}"
+    else:
+        yield f"CREATE TABLE {LAKE}.{table.name} AS {rows}"
+        yield f"CREATE VIEW {table.name} AS FROM {LAKE}.{table.name}"
+
+
 def creations(views: Sequence[View], lists: bool = False) -> Iterator[str]:
-    """Yields statements that create views, each after those that it reads.
+    """Yields statements that create views, each after those that it reads, and the user's name of each.
 
     lists: whether the schema ``internal`` is made too, in which those that are not PUBLIC have their names.
 
@@ -170,26 +194,33 @@ def creations(views: Sequence[View], lists: bool = False) -> Iterator[str]:
     """
     for view in views:
         yield from _statements(view, no_rows(view.columns, quoted, duckdb_type))
+        yield from _names(view)
     if lists:
         yield "CREATE SCHEMA internal"
         for view in views:
             if view.has_defaults and view.name not in _PUBLIC:
-                yield f"CREATE VIEW internal.{view.name} AS FROM main.{view.name}"
+                yield f"CREATE VIEW internal.{view.name} AS FROM {LAKE}.{view.name}"
     for view in reversed(views):
         yield from _statements(view, definition(view))
 
 
-def _statements(view: View, select: str) -> Iterator[str]:
+def _statements(view: View, select: str, schema: str = f"{LAKE}.") -> Iterator[str]:
     """Yields statements that create a view; with parameters a table macro, and a view of their defaults."""
     if view.parameters:
         listed = ", ".join(
             f'"{parameter.name}"' + ("" if parameter.default is None else f" := {parameter.default}")
             for parameter in view.parameters
         )
-        yield f"CREATE OR REPLACE MACRO {view.name}({listed}) AS TABLE {select}"
-        select = f"SELECT * FROM {view.name}()"
+        yield f"CREATE OR REPLACE MACRO {schema}{view.name}({listed}) AS TABLE {select}"
+        select = f"SELECT * FROM {schema}{view.name}()"
     if view.has_defaults:
-        yield f"CREATE OR REPLACE VIEW {view.name} AS {select}"
+        yield f"CREATE OR REPLACE VIEW {schema}{view.name} AS {select}"
+
+
+def _names(view: View) -> Iterator[str]:
+    """Yields statements that create the names by which a user reads a view."""
+    given = ", ".join(f'"{parameter.name}" := "{parameter.name}"' for parameter in view.parameters)
+    yield from _statements(view, f"FROM {LAKE}.{view.name}" + (f"({given})" if given else ""), schema="")
 
 
 @cache

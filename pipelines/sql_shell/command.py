@@ -26,7 +26,7 @@ from kafka_log_lake.pipelines.lake.address import open_log
 from kafka_log_lake.pipelines.sql import answers
 from kafka_log_lake.pipelines.sql.database import duckdb_reads, open_database
 from kafka_log_lake.pipelines.sql.kept import KeptViews
-from kafka_log_lake.pipelines.sql.statements import check_text, has_code, split_statements
+from kafka_log_lake.pipelines.sql.statements import KEPT, LAKE, check_text, has_code, split_statements
 from kafka_log_lake.pipelines.views.declared import PUBLIC, SESSION_VIEWS
 from kafka_log_lake.udfs.format.schema import SEGMENTS
 from kafka_log_lake.udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS
@@ -100,10 +100,11 @@ class Shell:
 
     def __init__(self, settings: LakeSettings, at: str | None) -> None:
         self._database = open_database(settings.require_lake(), threads=settings.cores, at=at)
-        listed = self._database.sql("""
+        listed = self._database.sql(f"""
             SELECT CASE schema_name WHEN 'main' THEN table_name
               ELSE schema_name || '."' || replace(table_name, '"', '""') || '"' END, column_name
-            FROM duckdb_columns() WHERE NOT internal AND schema_name NOT IN ('internal', 'kept')""")
+            FROM duckdb_columns()
+            WHERE NOT internal AND schema_name NOT IN ('internal', '{LAKE}', '{KEPT}')""")
         columns = listed.fetchall()
         self._kept = KeptViews(self._database)
         views = {view.name for view in SESSION_VIEWS}

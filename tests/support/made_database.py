@@ -18,9 +18,10 @@ from kafka_log_lake.pipelines.rules.offset_findings import PLACE_COLUMNS
 from kafka_log_lake.pipelines.rules.transactions import BATCH_COLUMNS, transactions_of
 from kafka_log_lake.pipelines.sql.database import macros
 from kafka_log_lake.pipelines.sql.functions import create_functions
-from kafka_log_lake.pipelines.sql.statements import creations
+from kafka_log_lake.pipelines.sql.statements import creations, table_creations
 from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, needed_names
-from kafka_log_lake.udfs.format.schema import OFFSET_FINDINGS, RECORDS, TRANSACTIONS, Table
+from kafka_log_lake.udfs.format.report_tables import REPORT_TABLES
+from kafka_log_lake.udfs.format.schema import OFFSET_FINDINGS, RECORDS, TABLES, TRANSACTIONS, Table
 from tests.support.log_model import Log
 from tests.support.made_tables import tables
 
@@ -73,8 +74,11 @@ def database_of(logs: Iterable[Log], *views: str) -> duckdb.DuckDBPyConnection:
     made = with_transactions(tables(logs))
     database = duckdb.connect(config={"threads": "1"})
     database.execute("SET TimeZone = 'UTC'")
+    known = {table.name: table for table in (*TABLES, *REPORT_TABLES)}
     for name, rows in made.items():
-        database.register(name, rows)
+        database.register(f"{name}_rows", rows)
+        for creation in table_creations(known[name], f"FROM {name}_rows"):
+            database.execute(creation)
     for macro in macros():
         database.execute(macro)
     create_functions(database)

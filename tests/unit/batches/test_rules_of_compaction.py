@@ -62,8 +62,8 @@ def rows_of_records(logs: list[Log]) -> pa.Table:
 @pytest.fixture(scope="module")
 def database(logs: list[Log]) -> duckdb.DuckDBPyConnection:
     made = database_of(logs, "compaction_report", "crc_report")
-    made.unregister("records")
-    made.register("records", rows_of_records(logs))
+    made.unregister("records_rows")
+    made.register("records_rows", rows_of_records(logs))
     return made
 
 
