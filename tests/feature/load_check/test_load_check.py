@@ -172,6 +172,25 @@ def test_a_metadata_log_whose_topic_is_lost(tmp_path: Path, capsys: pytest.Captu
     assert found["why"] == "the log begins at 9, and no snapshot reaches that offset"
 
 
+@pytest.mark.parametrize(("end", "stops_at"), [("EndTransactionRecord", 5), ("AbortTransactionRecord", 6)])
+def test_an_aborted_metadata_transaction_takes_its_changes_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], end: str, stops_at: int
+) -> None:
+    before, within = new_uuid(), new_uuid()
+    records = (
+        metadata("TopicRecord", name="t", topicId=before),
+        metadata("BeginTransactionRecord"),
+        metadata("RemoveTopicRecord", topicId=before),
+        metadata("TopicRecord", name="u", topicId=within),
+        metadata(end),
+        metadata("RemoveTopicRecord", topicId=before),
+        metadata("RemoveTopicRecord", topicId=within),
+    )
+    put(tmp_path / "__cluster_metadata-0", 0, Batch(records).encode())
+    (found,) = checked(capsys, str(tmp_path))
+    assert found["offset"] == stops_at
+
+
 def test_without_internal_topics_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(tmp_path / "t-0", 0, batch(0))
     assert load_check.main([str(tmp_path)]) == 0

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Any
 
 from kafka_log_lake.udfs.values.internal.releases import NEWEST, RELEASES
 from kafka_log_lake.udfs.values.internal.topics import Fields, InternalRecord
@@ -94,13 +94,30 @@ class ShareReplay:
 class _Image:
     """What metadata records need of those before them.
 
-    topics: partitions by topic id. names: of topics by id. brokers: epochs by id. acls: their ids.
+    topics: partitions by topic id. names: of topics by id. brokers: epochs by id. acls: their ids. undo: what
+    an abort of the open metadata transaction puts back, the last change last; None outside of one.
     """
 
-    topics: dict[str, set[int]] = field(default_factory=dict)
+    topics: dict[str, dict[int, bool]] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     brokers: dict[int, int] = field(default_factory=dict)
-    acls: set[str] = field(default_factory=set)
+    acls: dict[str, bool] = field(default_factory=dict)
+    undo: list[tuple[dict[Any, Any], object, object]] | None = None
+
+    def put(self, part: dict[Any, Any], key: object, value: object) -> None:
+        """Sets what a part of the image has under a key. value: None removes it."""
+        if self.undo is not None:
+            self.undo.append((part, key, part.get(key)))
+        if value is None:
+            part.pop(key, None)
+        else:
+            part[key] = value
+
+    def abort(self) -> None:
+        """Takes back what the open transaction changed; does nothing without one."""
+        changes, self.undo = self.undo or [], None
+        for change in reversed(changes):
+            self.put(*change)
 
 
 class MetadataReplay:
@@ -109,7 +126,6 @@ class MetadataReplay:
     def __init__(self, release: str = NEWEST) -> None:
         self._release = release
         self._image = _Image()
-        self._before: _Image | None = None  # of an open metadata transaction
 
     def add(self, record: InternalRecord) -> str | None:
         """Returns why the loader stops at a record, None if it goes on."""
@@ -117,11 +133,11 @@ class MetadataReplay:
         if record.name is None or value is None:
             return record.problem
         if record.name == "BeginTransactionRecord":
-            self._before = deepcopy(self._image)
-        elif record.name == "AbortTransactionRecord" and self._before is not None:
-            self._image, self._before = self._before, None
+            self._image.undo = []
+        elif record.name == "AbortTransactionRecord":
+            self._image.abort()
         elif record.name == "EndTransactionRecord":
-            self._before = None
+            self._image.undo = None
         elif "topicId" in value:
             return self._topic(record.name, value)
         elif record.name == "ClearElrRecord":
@@ -131,11 +147,11 @@ class MetadataReplay:
         elif "Broker" in record.name:
             return self._broker(record.name, value)
         elif record.name == "AccessControlEntryRecord":
-            self._image.acls.add(value["id"])
+            self._image.put(self._image.acls, value["id"], True)
         elif record.name == "RemoveAccessControlEntryRecord":
             if value["id"] not in self._image.acls:
                 return f"the ACL {value['id']} is removed and is not there"
-            self._image.acls.discard(value["id"])
+            self._image.put(self._image.acls, value["id"], None)
         elif record.name == "FeatureLevelRecord" and value["name"] == "metadata.version":
             highest, level = _HIGHEST_METADATA_VERSION[self._release], value["featureLevel"]
             if not _LOWEST_METADATA_VERSION <= level <= highest:
@@ -145,16 +161,17 @@ class MetadataReplay:
     def _topic(self, name: str, value: Fields) -> str | None:
         topic_id, image = value["topicId"], self._image
         if name == "TopicRecord":
-            image.topics[topic_id] = set()
-            image.names[topic_id] = value["name"]
+            image.put(image.topics, topic_id, {})
+            image.put(image.names, topic_id, value["name"])
             return None
         partitions = image.topics.get(topic_id)
         if partitions is None:
             return f"topic {topic_id} is not there"
         if name == "RemoveTopicRecord":
-            del image.topics[topic_id], image.names[topic_id]
+            image.put(image.topics, topic_id, None)
+            image.put(image.names, topic_id, None)
         elif name == "PartitionRecord":
-            partitions.add(value["partitionId"])
+            image.put(partitions, value["partitionId"], True)
         elif name == "PartitionChangeRecord" and value["partitionId"] not in partitions:
             return f"partition {value['partitionId']} of topic {topic_id} is not there"
         return None
@@ -163,9 +180,9 @@ class MetadataReplay:
         brokers = self._image.brokers
         broker, epoch = (value.get(one) or value.get(other) or 0 for one, other in _OF_BROKER)
         if name == "RegisterBrokerRecord":
-            brokers[broker] = epoch
+            self._image.put(brokers, broker, epoch)
         elif name == "UnregisterBrokerRecord":
-            brokers.pop(broker, None)
+            self._image.put(brokers, broker, None)
         elif name in ("FenceBrokerRecord", "UnfenceBrokerRecord", "BrokerRegistrationChangeRecord"):
             if broker not in brokers:
                 return f"broker {broker} is not registered"
