@@ -24,6 +24,7 @@ from kafka_log_lake.udfs.batches.hanging_transactions import (
     STATES,
 )
 from kafka_log_lake.udfs.batches.retention import COMPACTED_TOPICS, DEFAULT_MS, KEEPING_TOPICS
+from kafka_log_lake.udfs.values import sampling
 
 _NAME = re.compile(r"\$([A-Z_]+)")
 
@@ -47,6 +48,9 @@ CONSTANTS = {
     "IS_OF_FLINK": " OR ".join(
         f"regexp_replace(transactional_id, '^{pattern}$', '') = ''" for pattern in FLINK_IDS
     ),
+    "SAMPLED": str(sampling.SAMPLED),
+    "HEAD_BYTES": str(sampling.HEAD_BYTES),
+    "MOST_BYTES": str(sampling.MOST_BYTES),
     "WITNESS": as_sql(WITNESSES),
     "CLOCK_CERTAINTY": as_sql(CERTAINTIES),
     "STATE": as_sql(STATES),

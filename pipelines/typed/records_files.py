@@ -18,6 +18,7 @@ from kafka_log_lake.pipelines.engine.delta import data_files, read_rows, sql_lit
 from kafka_log_lake.pipelines.lake.address import table_path
 from kafka_log_lake.udfs.format.schema import RECORDS
 from kafka_log_lake.udfs.storage.store import open_store
+from kafka_log_lake.udfs.values.sampling import HEAD_BYTES, MOST_BYTES, SAMPLED
 from kafka_log_lake.udfs.values.schemas.profile import (
     PayloadFormat,
     PayloadKind,
@@ -26,7 +27,7 @@ from kafka_log_lake.udfs.values.schemas.profile import (
 )
 from kafka_log_lake.udfs.values.schemas.registry import Registry
 from kafka_log_lake.udfs.values.typed import files as typed_files
-from kafka_log_lake.udfs.values.typed.sample import HEAD_BYTES, MOST_BYTES, SAMPLE_COLUMNS, SAMPLED, sample_of
+from kafka_log_lake.udfs.values.typed.sample import SAMPLE_COLUMNS, sample_of
 
 # Of the sample (udfs.values.typed.sample); a segment's name has its base offset
 _ORDER = 'partition, right(segment, 24), segment, batch_position, "offset"'

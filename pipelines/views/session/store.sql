@@ -19,13 +19,12 @@
 --   raw_key binary: The key's bytes
 --   raw_value binary: The value's bytes
 WITH held AS (
-  SELECT topic, partition, offset, timestamp, key, value, headers, segment,
+  SELECT topic, partition, offset, timestamp, key, value, segment,
     row_number() OVER (PARTITION BY partition, offset ORDER BY segment) AS copy
   FROM committed_records WHERE topic = wanted_topic AND key IS NOT NULL
-), placed AS (
-  SELECT topic, key, value, headers, row_number() OVER (ORDER BY partition, offset) AS place FROM held WHERE copy = 1
 ), said AS (
-  SELECT topic, kafka_topic_format(topic, array_agg((key, value, headers))) AS f FROM placed WHERE place <= 500 GROUP BY topic
+  SELECT topic, kafka_topic_format(topic, array_agg((key, value, headers))) AS f
+  FROM topic_samples WHERE topic = wanted_topic GROUP BY topic
 ), ranked AS (
   SELECT *, row_number() OVER (PARTITION BY partition, hex(key), CASE WHEN is_versioned THEN timestamp END ORDER BY offset DESC) AS age
   FROM held
@@ -38,7 +37,7 @@ WITH held AS (
 ), decoded AS (
   SELECT l.*, s.f.kind AS kind, kafka_payload_as(s.f.key, l.topic, 'key', l.key) AS key_json,
     kafka_payload_as(s.f.value, l.topic, 'value', l.value) AS value_json
-  FROM living l JOIN said s ON s.topic = l.topic WHERE l.value IS NOT NULL
+  FROM living l LEFT JOIN said s ON s.topic = l.topic WHERE l.value IS NOT NULL
 ), windowed AS (
   SELECT *, CASE WHEN kind LIKE '%window%' OR kind LIKE 'session%' OR kind = 'suppress-changelog'
     THEN try_cast(coalesce(get_json_object(key_json, '$.start'), get_json_object(key_json, '$.key.start')) AS BIGINT) END AS window_start,

@@ -13,15 +13,15 @@
 --   oldest timestamp: Lowest timestamp of an entry that it has
 --   newest timestamp: Highest timestamp of an entry that it has
 WITH held AS (
-  SELECT topic, partition, offset, timestamp, key, value, headers,
+  SELECT topic, partition, offset, timestamp, key, value,
     row_number() OVER (PARTITION BY topic, partition, offset ORDER BY segment) AS copy
   FROM committed_records WHERE topic LIKE '%-changelog' AND key IS NOT NULL
 ), ranked AS (
-  SELECT *, row_number() OVER (PARTITION BY topic ORDER BY partition, offset) AS place,
-    row_number() OVER (PARTITION BY topic, partition, hex(key) ORDER BY offset DESC) AS age
+  SELECT *, row_number() OVER (PARTITION BY topic, partition, hex(key) ORDER BY offset DESC) AS age
   FROM held WHERE copy = 1
 ), said AS (
-  SELECT topic, kafka_topic_format(topic, array_agg((key, value, headers))) AS f FROM ranked WHERE place <= 500 GROUP BY topic
+  SELECT topic, kafka_topic_format(topic, array_agg((key, value, headers))) AS f
+  FROM topic_samples WHERE topic LIKE '%-changelog' GROUP BY topic
 ), counted AS (
   SELECT topic, count(DISTINCT partition) AS partitions, count(*) AS records,
     count(CASE WHEN age = 1 AND value IS NOT NULL THEN 1 END) AS keys, count(CASE WHEN age = 1 AND value IS NULL THEN 1 END) AS deleted_keys,
@@ -39,4 +39,4 @@ WITH held AS (
 )
 SELECT n.application, substring(c.topic, length(n.application) + 2, length(c.topic) - length(n.application) - 11), c.topic, s.f.kind,
   s.f.certainty, c.partitions, c.records, c.keys, c.deleted_keys, CAST(c.bytes AS BIGINT), c.oldest, c.newest
-FROM counted c JOIN said s ON s.topic = c.topic LEFT JOIN named n ON n.topic = c.topic
+FROM counted c LEFT JOIN said s ON s.topic = c.topic LEFT JOIN named n ON n.topic = c.topic

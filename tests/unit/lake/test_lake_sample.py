@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from kafka_log_lake import connect
 from kafka_log_lake.pipelines.typed.records_files import lake_sample, sampled_formats
 from kafka_log_lake.udfs.format.schema import RECORDS
 from kafka_log_lake.udfs.values.schemas.registry import Registry
@@ -47,6 +48,13 @@ def test_records_of_several_parts_come_in_their_order_and_each_once(tmp_path: Pa
 def test_large_values_end_the_sample(tmp_path: Path) -> None:
     sample = lake_sample(_records(tmp_path, 1 << 20, headers=0), "big")
     assert sample.column("key").to_pylist() == _in_order(16)
+
+
+def test_the_view_has_the_same_sample(lake: str) -> None:
+    sample = lake_sample(_records(Path(lake, "records"), 100_000, headers=0), "big").column("key").to_pylist()
+    assert sample == _in_order(168)
+    seen = connect(lake).sql("SELECT key FROM topic_samples WHERE topic = 'big'").fetchall()
+    assert sorted(key for (key,) in seen) == sorted(sample)
 
 
 def test_a_file_that_is_gone_costs_the_formats_of_its_topic_alone(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 One rule for segments and for lakes, so that all commands name the same kind: the first SAMPLED data records
 of a topic, by partition, base offset of the segment and position, in batches that begin in the first
-HEAD_BYTES of their segment. After MOST_BYTES of keys and values no record is added.
+HEAD_BYTES of their segment. After MOST_BYTES of keys and values no record is added. The view
+``topic_samples`` is this rule in SQL.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ import pyarrow.compute as pc
 from kafka_log_lake.udfs.decoder.decoded import Range
 from kafka_log_lake.udfs.storage.byte_source import SourceError
 from kafka_log_lake.udfs.storage.opening import open_source
+from kafka_log_lake.udfs.values.sampling import HEAD_BYTES, MOST_BYTES, SAMPLED
 from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE
 from kafka_log_lake.udfs.values.typed.records import data_records
 
-SAMPLED, HEAD_BYTES, MOST_BYTES = 500, 1 << 18, 16 << 20
 SAMPLE_COLUMNS = (KEY, VALUE, "headers")
 _ORDER = [(name, "ascending") for name in ("partition", "file_base_offset", "segment")]
 
