@@ -19,12 +19,12 @@ from benchmarks.job_server import LAKES
 from benchmarks.segments import PLAIN, partition_dir
 from kafka_log_lake import connect
 from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.dataframes.register import register_views
 from kafka_log_lake.pipelines.engine.session import session
 from kafka_log_lake.pipelines.lake.address import table_path
 from kafka_log_lake.pipelines.lake.create import create_tables
 from kafka_log_lake.pipelines.plan import ledger
 from kafka_log_lake.pipelines.plan.ledger import LedgerRow
-from kafka_log_lake.pipelines.views.register import register_views
 from kafka_log_lake.udfs.format.schema import RECORDS, SEGMENTS, TRANSACTIONS, Table
 
 _LAKE = LAKES / "views"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafka_log_lake.pipelines.cli.settings import CostSettings, Settings
     from kafka_log_lake.pipelines.dataframes.folders import decode_folder, read_segment
     from kafka_log_lake.pipelines.dataframes.frame import decode_frame
+    from kafka_log_lake.pipelines.dataframes.register import register
     from kafka_log_lake.pipelines.decode.summary import Summary
     from kafka_log_lake.pipelines.decode_batches import decode_segments
     from kafka_log_lake.pipelines.decode_batches import run as decode
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from kafka_log_lake.pipelines.scan.command import scan
     from kafka_log_lake.pipelines.scan.findings import Findings
     from kafka_log_lake.pipelines.sql.database import connect
-    from kafka_log_lake.pipelines.views.register import register
     from kafka_log_lake.udfs.errors import JobError
     from kafka_log_lake.udfs.files import DamageError, DamageWarning, decode_segment
 
@@ -80,7 +80,7 @@ _EXPORTS = {
     "get_session": ("kafka_log_lake.pipelines.engine.session", "get_session"),
     "ingest": ("kafka_log_lake.pipelines.ingest_raw", "run"),
     "read_segment": ("kafka_log_lake.pipelines.dataframes.folders", "read_segment"),
-    "register": ("kafka_log_lake.pipelines.views.register", "register"),
+    "register": ("kafka_log_lake.pipelines.dataframes.register", "register"),
     "scan": ("kafka_log_lake.pipelines.scan.command", "scan"),
 }
 

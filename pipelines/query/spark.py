@@ -19,12 +19,12 @@ from pyspark.sql.types import BinaryType, NumericType
 from kafka_log_lake.pipelines.cli.errors import UserError, one_line
 from kafka_log_lake.pipelines.cli.terminal import printable
 from kafka_log_lake.pipelines.cli.values import nearest
+from kafka_log_lake.pipelines.dataframes.register import register_views
 from kafka_log_lake.pipelines.engine.driver import driver_of, spark_errors
 from kafka_log_lake.pipelines.engine.session import configured
 from kafka_log_lake.pipelines.query.gate import changes
 from kafka_log_lake.pipelines.sql.rows import NumberText, ResultColumn, as_text, parse, printed, to_json
 from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS
-from kafka_log_lake.pipelines.views.register import register_views
 from kafka_log_lake.udfs.format.schema import TABLES
 from kafka_log_lake.udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS
 

@@ -132,9 +132,11 @@ def open_database(
 
 
 @contextmanager
-def one_database(lake: str, statement: str) -> Iterator[duckdb.DuckDBPyConnection]:
+def one_database(
+    lake: str, statement: str, tables: Mapping[str, DeltaTable] | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """Opens a database (``open_database``) for a ``with`` block; its end removes the database's folder."""
-    database = open_database(lake, statement)
+    database = open_database(lake, statement, tables=tables)
     (spill,) = database.execute("SELECT current_setting('temp_directory')").fetchall()[0]
     try:
         yield database

@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 
 from kafka_log_lake.pipelines import decode_batches, ingest_raw
 from kafka_log_lake.pipelines.cli.settings import Settings
-from kafka_log_lake.pipelines.views.register import register_views
+from kafka_log_lake.pipelines.dataframes.register import register_views
 from tests.support import corpus
 from tests.support.cluster import ROOT
 from tests.support.logs import rows

@@ -14,11 +14,11 @@ from deltalake import DeltaTable
 
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import CostSettings, Settings
+from kafka_log_lake.pipelines.dataframes.register import register_views
 from kafka_log_lake.pipelines.format_report import command as format_report
 from kafka_log_lake.pipelines.format_report.command import by_topic, to_json, to_text
 from kafka_log_lake.pipelines.format_report.format_savings import SavingsReport
 from kafka_log_lake.pipelines.lake.create import create_tables
-from kafka_log_lake.pipelines.views.register import register_views
 from kafka_log_lake.udfs.format.report_tables import FORMAT_SAVINGS
 from tests.support import as_command, logs
 from tests.support.segment_maker import Batch, Record

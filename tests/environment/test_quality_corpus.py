@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.dataframes.register import register_views
 from kafka_log_lake.pipelines.quality_report import command as quality_report
-from kafka_log_lake.pipelines.views.register import register_views
 from tests.support import as_command, corpus
 from tests.support.page import Page, check_structure
 from tests.support.quality import measured, over_partitions

@@ -10,9 +10,9 @@ import pytest
 
 from kafka_log_lake import connect
 from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.dataframes.register import register_views
 from kafka_log_lake.pipelines.recover import command as recover
 from kafka_log_lake.pipelines.recover import job
-from kafka_log_lake.pipelines.views.register import register_views
 from tests.support import as_command
 from tests.support.answers import same_in_both
 from tests.support.logs import batch, put

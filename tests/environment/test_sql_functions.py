@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 import kafka_log_lake
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.dataframes.register import register_views
 from kafka_log_lake.pipelines.query.spark import answer, results
 from kafka_log_lake.pipelines.views.declared import needed_names
-from kafka_log_lake.pipelines.views.register import register_views
 from kafka_log_lake.udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS
 from tests.support import as_command, corpus
 from tests.support.logs import batch

@@ -16,6 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 import kafka_log_lake
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.dataframes.register import register_views
 from kafka_log_lake.pipelines.engine.session import ONLY_PLANS
 from kafka_log_lake.pipelines.lake.address import sql_table
 from kafka_log_lake.pipelines.lake.create import create_tables
@@ -23,7 +24,6 @@ from kafka_log_lake.pipelines.plan import ledger
 from kafka_log_lake.pipelines.plan.ledger import LedgerRow
 from kafka_log_lake.pipelines.views.declared import VIEWS
 from kafka_log_lake.pipelines.views.permanent import register_in_catalog
-from kafka_log_lake.pipelines.views.register import register_views
 from kafka_log_lake.udfs.format.schema import RECORDS, TABLES
 from tests.support import as_command
 from tests.support.lake_rows import insert
@@ -302,6 +302,28 @@ def test_a_view_that_holds_a_small_table_is_what_spark_reads_of_it(spark: SparkS
         found.append([(one.schema.json(), sorted(map(str, one.collect()))) for one in tables])
     assert found[0] == found[1]
     assert "by hand" in found[1][1][0]
+
+
+def test_a_view_of_few_rows_holds_what_spark_computes_from_the_live_tables(
+    spark: SparkSession, lake: str
+) -> None:
+    published(lake, SEGMENT, modified=1_767_323_045_678)
+    published(lake, REPLICA)
+    insert(lake, "transactions", [transaction(7, 0, 4, "aborted"), transaction(8, 1, None, "open")])
+    names = ["current_transactions", "undelivered_offsets", "last_stable_offsets", "log_starts"]
+    names += ["log_clusters", "log_ends", "log_stretches"]
+    found = []
+    for live in (True, False):
+        register_views(spark, lake, ", ".join(names), live=live)
+        views = [spark.table(name) for name in names]
+        columns = [[(c.name, c.dataType, c.metadata.get("comment")) for c in view.schema] for view in views]
+        found.append((columns, [sorted(map(str, view.collect())) for view in views]))
+    assert found[0] == found[1]
+    assert [len(rows) for rows in found[1][1]] == [2, 1, 1, 2, 0, 2, 2]
+    plan = spark.sql("EXPLAIN SELECT * FROM log_starts").first()
+    assert plan is not None
+    assert "LocalTableScan" in plan[0]
+    assert "Aggregate" not in plan[0]
 
 
 def test_a_transaction_of_unknown_outcome_is_left_out_and_holds_nothing_back(

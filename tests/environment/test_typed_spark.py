@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 
 from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.dataframes.register import register_views
 from kafka_log_lake.pipelines.dataframes.source import KafkaLogSource
 from kafka_log_lake.pipelines.decode_batches import run
-from kafka_log_lake.pipelines.views.register import register_views
 from tests.feature.decode_values.test_app_tables import check_table
 from tests.support import apps_corpus as apps
 from tests.support import typed_corpus as corpus

@@ -17,9 +17,9 @@ import pytest
 from deltalake import DeltaTable
 
 from kafka_log_lake.pipelines.cli.settings import CostSettings, Settings
+from kafka_log_lake.pipelines.dataframes.register import register_views
 from kafka_log_lake.pipelines.format_report import command as format_report
 from kafka_log_lake.pipelines.format_report.format_savings import SavingsReport
-from kafka_log_lake.pipelines.views.register import register_views
 from kafka_log_lake.udfs.format.report_tables import FORMAT_SAVINGS
 from tests.kafka.writer import Form, Written, write_segments
 from tests.support import as_command, logs

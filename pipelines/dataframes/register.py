@@ -9,7 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
 
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.settings import Running
@@ -22,6 +23,7 @@ from kafka_log_lake.pipelines.lake.address import open_lake, open_log, sql_table
 from kafka_log_lake.pipelines.lake.catalog_schema import CatalogSchema
 from kafka_log_lake.pipelines.lake.published import published_tables
 from kafka_log_lake.pipelines.listing.hadoop import default_scheme, open_to_spark
+from kafka_log_lake.pipelines.sql.small_views import small_views
 from kafka_log_lake.pipelines.typed.schemas import (
     REGISTRY_COLUMNS,
     REGISTRY_ROWS,
@@ -154,6 +156,23 @@ def _create_table_view(spark: SparkSession, address: str, name: str, table: Delt
     )
 
 
+def _create_small_views(
+    spark: SparkSession, address: str, tables: dict[str, DeltaTable], names: Collection[str]
+) -> set[str]:
+    """Creates the views of a few rows among these, each of which holds its rows; returns their names.
+
+    Most others read them, and Spark analyzes and plans a view in each place where it stands.
+    """
+    made = small_views(address, tables, names)
+    for view, rows in made.items():
+        fields = [
+            StructField(c.name, from_arrow_type(c.arrow_type), True, {"comment": c.comment})
+            for c in view.columns
+        ]
+        spark.createDataFrame(rows, StructType(fields)).createOrReplaceTempView(view.name)
+    return {view.name for view in made}
+
+
 def register_views(
     spark: SparkSession,
     lake: str,
@@ -180,6 +199,7 @@ def register_views(
         lambda name: _create_table_view(spark, address, name, tables[name], live),
         lambda: registry_of_state(address),
         lambda text: register_typed_tables(spark, address, text),
+        lambda names: set() if live else _create_small_views(spark, address, tables, names),
     )
 
 
@@ -210,11 +230,13 @@ def _create_all(
     create_table_view: Callable[[str], object],
     registry: Callable[[], Registry],
     register_others: Callable[[str], None] = lambda text: None,
+    create_small_views: Callable[[Collection[str]], Collection[str]] = lambda names: (),
 ) -> None:
     """Creates the views of tables, of what they are missing, the functions, and the views above them.
 
     statement: see ``register_views``. tables: those that are there. register_others: creates what only one
-    kind of lake has, by a text of SQL that names it.
+    kind of lake has, by a text of SQL that names it. create_small_views: creates the views that hold rows,
+    of views by name, and returns their names.
     """
     with driver_of(spark).conf_errors():
         spark.conf.set(_SMALL_PLANS, "false")
@@ -232,12 +254,14 @@ def _create_all(
         for table in missing:
             empty = f"CREATE OR REPLACE TEMPORARY VIEW {table.name} AS {no_rows(table.columns)}"
             made.append(threads.submit(spark.sql, empty))
+        small = threads.submit(create_small_views, needed)
         register_functions(spark, text)
         register_internal_topics(spark, text)
         register_others(text)
         register_typed_functions(spark, registry, text)
         for future in made:
             future.result()
+        views = [view for view in views if view.name not in small.result()]
     with configured(spark, _KEPT_PLANS):
         _create_functions(spark, views)
         create_views(
