@@ -24,8 +24,8 @@ from kafka_log_lake.pipelines.restore.producing import Task, restore_partition
 from kafka_log_lake.pipelines.restore.request import Request
 from kafka_log_lake.pipelines.sql.database import open_database
 from tests.kafka.broker import Broker, Client
-from tests.support.cluster import ROOT
-from tests.support.processes import python_workers, send
+from tests.support.cluster import ROOT, standalone
+from tests.support.processes import descendants, is_executor, python_workers, send
 from tests.support.restored import Made, made_lake, wait_for_first_transaction
 
 if TYPE_CHECKING:
@@ -110,3 +110,25 @@ def test_a_task_that_was_taken_for_dead_ends_and_writes_nothing_twice(
     finally:
         first.kill()
     assert [row[1:4] for row in judge.read_timed("taken-over", 0, committed=True)] == rows["one"]
+
+
+def test_an_executor_of_a_cluster_that_is_killed_costs_no_record(
+    running: Broker, judge: Client, lake: tuple[Path, dict[str, Made]], tmp_path: Path
+) -> None:
+    folder, rows = lake
+    state, job = tmp_path / "state", ROOT / "pipelines" / "restore" / "__main__.py"
+    words = ["--lake", str(folder), "--state", str(state), "--bootstrap-server", running.address]
+    words += ["--create", "yes", "--rename", r"(.*)=cluster-\1", "--max-bytes-per-second", str(RATE)]
+    conf = {"spark.cores.max": "2", "spark.scheduler.minRegisteredResourcesRatio": "1.0"}
+    conf |= {"spark.pyspark.driver.python": sys.executable, "spark.pyspark.python": sys.executable}
+    with standalone(tmp_path / "cluster", hosts=("127.0.0.1", "127.0.0.2"), cores=1) as cluster:
+        submitted = cluster.submit(job, words, tmp_path, conf)
+        wait_for_first_transaction(state)
+        below = [pid for worker in cluster.pids[1:] for pid in descendants(worker)]
+        executors = [pid for pid in below if is_executor(pid)]
+        assert len(executors) == 2
+        send(executors[:1], signal.SIGKILL)
+        said = submitted.communicate(timeout=300)[0].decode()
+    assert submitted.returncode == 0, said
+    for topic, sent in rows.items():
+        assert [row[1:4] for row in judge.read_timed(f"cluster-{topic}", 0, committed=True)] == sent, topic
