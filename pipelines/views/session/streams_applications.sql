@@ -37,5 +37,5 @@ FROM held h
 LEFT JOIN members m ON h.kind <> 'GroupMetadata' AND m.age = 1 AND coalesce(m.cluster, '') = coalesce(h.cluster, '')
   AND m.`group` = h.`group` AND m.member_id = h.member_id
 LEFT JOIN stores s ON h.kind <> 'GroupMetadata' AND coalesce(s.cluster, '') = coalesce(h.cluster, '') AND s.`group` = h.`group`
-  AND h.t.task LIKE s.subtopology || '!_%' ESCAPE '!'
+  AND s.subtopology = regexp_replace(h.t.task, '_-?[0-9]+$', '')
 WHERE coalesce(h.t.role, '') <> 'store'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import struct
 from typing import Any
 
 import pytest
@@ -61,3 +62,15 @@ def test_a_member_whose_user_data_cannot_be_read_has_no_task(given: str | None) 
     member = {"memberId": "m", "clientId": "c", "clientHost": "/h", **sides}
     group = {"protocol": "stream", "members": with_user_data([member])}
     assert tasks_of("GroupMetadata", group) == [StreamsTask("m", "c", "/h")]
+
+
+def test_a_task_has_the_name_of_its_topology() -> None:
+    """``TaskId``: of an application of several topologies, topology__subtopology_partition."""
+    head = struct.pack(">ii16xi", 10, 10, 0)
+    sums = [(1, 2, -2, struct.pack(">h", 3) + b"top"), (1, 3, 7, struct.pack(">h", -1))]
+    listed = b"".join(struct.pack(">iiq", *numbers) + name for *numbers, name in sums)
+    fields = subscription(head + struct.pack(">i", len(sums)) + listed + struct.pack(">bi", 0, 0))
+    assert (fields["prevTasks"], fields["standbyTasks"]) == (["top__1_2"], ["1_3"])
+    tasks = struct.pack(">iii", 1, 1, 2) + struct.pack(">i", 3) + "top".encode("utf-16-be")
+    given = struct.pack(">ii", 10, 10) + tasks + bytes(4 * 4) + struct.pack(">iq", 0, 5)
+    assert assignment(given)["activeTasks"] == ["top__1_2"]

@@ -60,12 +60,11 @@ def _offset_sums(cursor: Cursor, version: int) -> dict[str, int]:
     for _ in _items(cursor, 8):
         subtopology = cursor.number(4)
         for _ in _items(cursor, 12) if version < 10 else (0,):
-            task = f"{subtopology}_{cursor.number(4)}"
-            sums[task] = cursor.number(8)
-        if version >= 10:
-            size = cursor.number(2)  # of the name of a topology; null for the only one
-            if size >= 0:
-                cursor.take(size)
+            task, offset = f"{subtopology}_{cursor.number(4)}", cursor.number(8)
+            if version >= 10:
+                size = cursor.number(2)  # of the name of a topology; null for the only one
+                task = _named(_text(cursor.take(max(size, 0))), task)
+            sums[task] = offset
     return sums
 
 
@@ -131,9 +130,14 @@ def _tasks(cursor: Cursor, version: int) -> list[str]:
 
 def _task(cursor: Cursor, version: int) -> str:
     task = f"{cursor.number(4)}_{cursor.number(4)}"
-    if version >= 10:
-        cursor.take(2 * cursor.number(4))  # the name of a topology in UTF-16; 0 for the only one
+    if version >= 10:  # the name of a topology in UTF-16; nothing for the only one
+        task = _named(cursor.take(2 * max(cursor.number(4), 0)).decode("utf-16-be", "replace"), task)
     return task
+
+
+def _named(topology: str, task: str) -> str:
+    """Returns the id of a task as ``TaskId`` writes it, with the name of its topology where it has one."""
+    return f"{topology}__{task}" if topology else task
 
 
 def _version(cursor: Cursor) -> int:
