@@ -1,6 +1,5 @@
 -- Functions of Spark that DuckDB lacks, for the views and for statements that both run
 CREATE MACRO array_join(list, separator) AS array_to_string(list, separator);
-CREATE MACRO array_repeat(element, times) AS repeat([element], times);
 CREATE MACRO explode(list) AS unnest(list);
 CREATE MACRO get_json_object(json, path) AS CASE WHEN json_valid(json) THEN json_extract_string(json, path) END;
 CREATE MACRO map_from_arrays(keys, "values") AS map(keys, "values");

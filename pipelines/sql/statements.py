@@ -30,7 +30,8 @@ LISTED = "internal.listed_tables"  # what SHOW TABLES gives: group, name, about
 LAKE = "_lake"
 KEPT = "_kept"  # the rows of views that are computed once (pipelines.sql.kept)
 _SHOW_TABLES = (["show", "tables"], ["show", "tables", ";"])
-_LAMBDA_FUNCTIONS = {"transform": "list_transform"}  # a macro cannot take a lambda
+# A macro cannot take a lambda, nor have the name of a keyword
+_FUNCTIONS = {"transform": "list_transform", "array": "list_value"}
 
 
 class Token(NamedTuple):
@@ -130,8 +131,8 @@ def view_text(select: str, parameters: Mapping[str, str]) -> str:
             made.append(token.replaced(f'CAST("{token.word}" AS {parameters[token.word]})'))
         elif is_read and token.word in _declared():
             made.append(f"{LAKE}.{text}")
-        elif token.word in _LAMBDA_FUNCTIONS:
-            made.append(token.replaced(_LAMBDA_FUNCTIONS[token.word]))
+        elif token.word in _FUNCTIONS:
+            made.append(token.replaced(_FUNCTIONS[token.word]))
         else:
             made.append(text)
     return "".join(made)

@@ -21,8 +21,7 @@ SELECT topic, partition, offset, timestamp,
   of_key.format AS key_format, of_value.format AS value_format,
   of_key.schema_id AS key_schema_id, of_value.schema_id AS value_schema_id,
   CASE WHEN size(headers) = 1 -- the same in less time
-    THEN map_from_arrays(array_repeat(try_element_at(headers, 1).key, 1),
-      array_repeat(try_validate_utf8(try_element_at(headers, 1).value), 1))
+    THEN map_from_arrays(array(try_element_at(headers, 1).key), array(try_validate_utf8(try_element_at(headers, 1).value)))
   WHEN headers IS NOT NULL THEN map_from_arrays(
     sort_array(array_distinct(transform(headers, h -> h.key))),
     transform(sort_array(array_distinct(transform(headers, h -> h.key))), name ->
