@@ -38,6 +38,7 @@ _ADVICE = {
     "_TIMED_OUT": "see that the brokers run, then start the same command again to continue",
     "_MSG_TIMED_OUT": "see that the brokers run, then start the same command again to continue",
     "KAFKA_STORAGE_ERROR": "free space on the brokers' disks, then start the same command again to continue",
+    "UNKNOWN_TOPIC_OR_PART": "was it deleted? Then start anew with another --state",
     "TOPIC_EXCEPTION": "give it another name by --rename 'REGEX=NEW'",
     "POLICY_VIOLATION": "the target's policy refuses it",
     "INVALID_REPLICATION_FACTOR": "start the brokers that are away, or create the topic by hand",

@@ -91,6 +91,15 @@ class Journal:
         """Returns the records and bytes that are confirmed."""
         return (0, 0) if self._last is None else self._last.in_all
 
+    @property
+    def ends(self) -> dict[int, int]:
+        """Returns the last offset in partitions of the target of the last confirmed records."""
+        noted = self._last
+        while noted is not None and not noted.entry.runs and noted.before:
+            noted = self._known(noted.before)
+        runs = () if noted is None else noted.entry.runs
+        return {to: new + count - 1 for _, count, to, new in runs}
+
     def find_last(self, is_committed: Callable[[Entry], bool]) -> None:
         """Finds the last confirmed transaction. is_committed: asks the target about one."""
         followed: set[str] = set()

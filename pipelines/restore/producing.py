@@ -12,7 +12,7 @@ Source: KIP-98, "Transactional guarantees"; TransactionCoordinator.handleInitPro
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -163,6 +163,7 @@ class _Writer:
         with asking(task.doing, self._log):
             self._producer = _opened(task, self._log)
         self.journal = self._read_journal()
+        self._ends = self.journal.ends
         rate = task.request.rate
         self._throttle = None if rate is None else Throttle(rate / task.request.processes)
 
@@ -206,17 +207,18 @@ class _Writer:
             time.sleep(self._throttle.wait(window.bytes, time.monotonic()))
         self._producer.begin_transaction()
         delivered = self._send(window)
-        if self._producer.flush(WAIT_SECONDS):
-            raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT))
+        self._flush()
         if delivered.error is not None:
             if delivered.error.name() in _PURGED:  # a transaction with such records is never committed
                 self._producer.commit_transaction(REQUEST_SECONDS)  # it raises what the target refused
             raise KafkaException(delivered.error)
         runs = _runs(window, delivered.offsets, self._each)
+        self._refuse_loss(runs)
         entry = Entry(*window.place, len(window.offsets), window.bytes, now, runs, tuple(window.held))
         self.journal.intend(entry)
         self._producer.commit_transaction(REQUEST_SECONDS)
         self.journal.settle(True)
+        self._ends |= self.journal.ends
 
     def _send(self, window: Window) -> _Delivered:
         """Gives all records of a window to the producer; its queue takes them, as they fit in memory."""
@@ -239,6 +241,23 @@ class _Writer:
             if each and number % 1000 == 0:
                 poll(0)
         return delivered
+
+    def _flush(self) -> None:
+        """Waits until the target has all records."""
+        until = time.monotonic() + WAIT_SECONDS
+        while self._producer.flush(REQUEST_SECONDS):
+            _refuse_unusable(self._producer, self._task.plan.target)
+            if time.monotonic() > until:
+                raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT))
+
+    def _refuse_loss(self, runs: Sequence[Run]) -> None:
+        """Raises a UserError where records get offsets that confirmed ones have."""
+        for _, _, to, new in runs:
+            if new <= self._ends.get(to, -1):
+                raise UserError(
+                    f"{self._task.plan.target}-{to} lost records that were restored: it was made anew; "
+                    "delete it, then start anew with another --state"
+                )
 
     def _abort(self) -> None:
         """Ends a transaction without its records."""
@@ -339,7 +358,7 @@ def is_committed(task: Task, pending: Entry) -> bool:
                 if message is None:
                     silent += 1
                     if silent % _SILENT_POLLS == 0:
-                        _refuse_unreadable(reader, task.plan.target)
+                        _refuse_unusable(reader, task.plan.target)
                     continue
                 error = message.error()
                 if error is None:
@@ -366,10 +385,10 @@ def is_committed(task: Task, pending: Entry) -> bool:
     )
 
 
-def _refuse_unreadable(reader: Consumer, topic: str) -> None:
-    """Raises a KafkaException where the target says why a topic can't be read: a reader only waits then."""
+def _refuse_unusable(client: Consumer | Producer, topic: str) -> None:
+    """Raises a KafkaException where the target says what it has against a topic: clients only wait then."""
     try:
-        error = reader.list_topics(topic, REQUEST_SECONDS).topics[topic].error
+        error = client.list_topics(topic, REQUEST_SECONDS).topics[topic].error
     except KafkaException:  # it does not answer
         return
     if error is not None and error.name() in _HOPELESS:

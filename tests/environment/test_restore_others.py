@@ -124,6 +124,28 @@ def test_connect_loads_what_is_restored(
     assert capsys.readouterr().out == "1 internal log replayed: all load\n"
 
 
+def test_a_topic_that_is_deleted_meanwhile_ends_it_and_is_not_continued(
+    running: Broker, lake: tuple[Path, Made], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = tmp_path / "state"
+    argv = ["restore", "--lake", str(lake[0]), "--topics", "made", "--rename", "made=deleted"]
+    argv += ["--create", "yes", "--bootstrap-server", running.address, "--state", str(state), "--cores", "1"]
+    command = [sys.executable, "-m", "kafka_log_lake", *argv, "--max-bytes-per-second", "30000"]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for_first_transaction(state, 1)
+        admin = AdminClient({"bootstrap.servers": running.address})
+        (deleted,) = admin.delete_topics(["deleted"]).values()
+        deleted.result()
+        said = process.communicate(timeout=180)[1]
+    finally:
+        process.kill()
+    assert process.returncode == 2, said
+    assert "(UNKNOWN_TOPIC_OR_PART): was it deleted? Then start anew" in said.splitlines()[-1]
+    assert main(argv) == 2
+    assert "deleted-0 lost records that were restored: it was made anew" in capsys.readouterr().err
+
+
 def test_a_state_in_an_object_store_continues_after_a_kill(
     running: Broker, judge: Client, lake: tuple[Path, Made], tmp_path: Path, store: Store
 ) -> None:
