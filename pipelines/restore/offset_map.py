@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.engine.delta import open_if_there, read_declared
 from kafka_log_lake.pipelines.restore.journal import open_journal
 from kafka_log_lake.pipelines.restore.plan import PartitionPlan
@@ -47,13 +48,19 @@ def write_tables(state: str, partitions: Iterable[PartitionPlan]) -> None:
         ("offset_map", OFFSET_MAP, _map_rows(state, places)),
         ("held_back", HELD_BACK, _held_rows(state, places)),
     ):
-        batches = _batches(rows, schema)
-        write_deltalake(
-            f"{state}/{name}",
-            pa.RecordBatchReader.from_batches(schema, batches),
-            mode="overwrite",
-            storage_options=deltalake_options(state),
-        )
+        damage: list[UserError] = []
+        batches = _batches(rows, schema, damage)
+        try:
+            write_deltalake(
+                f"{state}/{name}",
+                pa.RecordBatchReader.from_batches(schema, batches),
+                mode="overwrite",
+                storage_options=deltalake_options(state),
+            )
+        except Exception:
+            if damage:  # deltalake raises it as an error of its own
+                raise damage[0] from None
+            raise
 
 
 def read(state: str, name: str = "offset_map") -> pa.Table:
@@ -135,9 +142,16 @@ def _held_rows(state: str, places: Sequence[PartitionPlan]) -> Iterator[tuple[ob
                 yield (place.topic, place.partition, offset, reason)
 
 
-def _batches(rows: Iterator[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    while some := list(islice(rows, _ROWS)):
-        columns = zip(*some, strict=True)
-        yield pa.record_batch(
-            [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema
-        )
+def _batches(
+    rows: Iterator[tuple[Any, ...]], schema: pa.Schema, damage: list[UserError]
+) -> Iterator[pa.RecordBatch]:
+    """Yields rows as batches. damage: gets the error of a journal that can't be read."""
+    try:
+        while some := list(islice(rows, _ROWS)):
+            columns = zip(*some, strict=True)
+            yield pa.record_batch(
+                [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema
+            )
+    except UserError as error:
+        damage.append(error)
+        raise

@@ -16,6 +16,7 @@ from kafka_log_lake.pipelines.restore import journal as journals
 from kafka_log_lake.pipelines.restore import producing, targets, verify
 from kafka_log_lake.pipelines.restore.command import writing_progress
 from kafka_log_lake.pipelines.restore.journal import Entry, confirmed, open_journal
+from kafka_log_lake.pipelines.restore.offset_map import write_tables
 from kafka_log_lake.pipelines.restore.plan import PartitionPlan, TopicPlan
 from kafka_log_lake.pipelines.restore.producing import Task, Throttle, is_committed
 from kafka_log_lake.pipelines.restore.reading import Limits
@@ -234,7 +235,7 @@ def test_a_journal_that_is_damaged_is_one_line(tmp_path: Path) -> None:
     for damaged in (b"\xff" + first.read_bytes()[1:], b"0\n"):
         first.write_bytes(damaged)
         with pytest.raises(UserError, match=rf"{first.name} can't be read: what is restored is not known"):
-            list(open_journal(str(tmp_path), "orders", 0).entries())
+            write_tables(str(tmp_path), [PartitionPlan("orders", 0, "orders", 6)])
 
 
 def test_a_store_that_can_not_be_opened_is_one_line() -> None:
