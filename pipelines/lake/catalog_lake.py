@@ -195,7 +195,8 @@ class CatalogLake(LakeWriter):
     def _all_rows(self, table: Table) -> pa.Table:
         """Returns all rows of a table of _KEPT; what is not kept yet of these is read in one statement."""
         if table.name not in self._kept:
-            wanted = [kept for kept in _KEPT if kept.name not in self._kept and self.has(kept)]
+            known = {*self._kept} if self._ledger is None else {*self._kept, SEGMENTS.name} - {table.name}
+            wanted = [kept for kept in _KEPT if kept.name not in known and self.has(kept)]
             frames = [self.table(kept.name).select(F.struct("*").alias(kept.name)) for kept in wanted]
             rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames).toArrow()
             for kept in wanted:
