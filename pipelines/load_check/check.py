@@ -26,8 +26,9 @@ from kafka_log_lake.udfs.values.internal.releases import LOADERS, RELEASES
 
 _CONFIGS = re.compile(r"(.*[-._])?connect[-._]configs?")
 _COLUMNS = ("offset", "key", "value", "is_control")
-# A log above it is not replayed: it would take minutes, and the memory of its records
-_MOST_BYTES = 256 << 20
+# A log above it is not replayed: it would take minutes, and the memory of its records. It counts the files,
+# and what they expand to: keys, values and _RECORD_BYTES a record
+_MOST_BYTES, _RECORD_BYTES = 256 << 20, 64
 
 
 @dataclass
@@ -69,7 +70,12 @@ def check_loading(listing: Listing, loaders: Sequence[str] = LOADERS) -> Check:
             check.warnings.append(text)
             continue
         damages: list[object] = []
-        stops_ = _stops_in(place, [path for _, path, _ in sorted(files)], loaders, damages)
+        try:
+            stops_ = [*_stops_in(place, [path for _, path, _ in sorted(files)], loaders, damages)]
+        except _TooLargeError:
+            text = f"{place[0]}-{place[1]} expands to more than {size_text(_MOST_BYTES)} and was not replayed"
+            check.warnings.append(f"{text}: it may not load")
+            continue
         check.unloadable += (Unloadable(*place, stop) for stop in stops_)
         check.logs += 1
         if damages:
@@ -125,17 +131,28 @@ def _of_metadata(
         yield stop._replace(why=why)
 
 
+class _TooLargeError(Exception):
+    """Raised where the records of a log take more than _MOST_BYTES."""
+
+
 def _records(paths: Iterable[str], damages: list[object]) -> Iterator[Record]:
-    """Yields the records of files without control records; those that can't be read are left out."""
+    """Yields the records of files without control records; those that can't be read are left out.
+
+    Raises _TooLargeError.
+    """
     from kafka_log_lake.udfs.files import decode_segment  # the decoder, which few scans need
     from kafka_log_lake.udfs.storage.byte_source import SourceError
 
+    size = 0
     for path in paths:
         try:
             for batch in decode_segment(path, columns=_COLUMNS, on_damage=damages.append):
                 columns = (batch.column(name).to_pylist() for name in _COLUMNS)
                 for offset, key, value, is_control in zip(*columns, strict=True):
                     if not is_control:
+                        size += len(key or b"") + len(value or b"") + _RECORD_BYTES
+                        if size > _MOST_BYTES:
+                            raise _TooLargeError
                         yield Record(offset, key, value)
         except (OSError, SourceError) as error:
             damages.append(error)

@@ -14,7 +14,7 @@ OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 SHARE, METADATA = "__share_group_state", "__cluster_metadata"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Record:
     """A record of an internal log."""
 

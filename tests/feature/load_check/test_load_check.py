@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from kafka_log_lake.pipelines.load_check import check
 from kafka_log_lake.pipelines.load_check import command as load_check
 from kafka_log_lake.pipelines.scan import command as scan
 from kafka_log_lake.udfs.values.internal.encode import metadata_record, new_uuid
 from tests.support.logs import batch, put
-from tests.support.segment_maker import Batch, Record
+from tests.support.segment_maker import GZIP, Batch, Record
 from tests.unit.views.test_clusters_in_views import commit, text
 
 GROUPS = Path(__file__).resolve().parents[2] / "data" / "groups"
@@ -189,6 +190,23 @@ def test_an_aborted_metadata_transaction_takes_its_changes_back(
     put(tmp_path / "__cluster_metadata-0", 0, Batch(records).encode())
     (found,) = checked(capsys, str(tmp_path))
     assert found["offset"] == stops_at
+
+
+def test_a_log_that_expands_to_more_than_memory_should_hold_is_not_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "_MOST_BYTES", 8192)
+    offset = commit(1)
+    compressed = Batch((offset,) * 100, codec=GZIP).encode()
+    assert len(compressed) < 1024
+    put(tmp_path / "__consumer_offsets-0", 0, compressed)
+    put(tmp_path / "__consumer_offsets-1", 0, Batch((offset,)).encode())
+    assert load_check.main([str(tmp_path)]) == 0
+    printed = capsys.readouterr()
+    assert "1 internal log replayed" in printed.out
+    assert (
+        "__consumer_offsets-0 expands to more than 8.2 kB and was not replayed" in printed.err + printed.out
+    )
 
 
 def test_without_internal_topics_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
