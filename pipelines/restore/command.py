@@ -213,6 +213,7 @@ def _restore(
     summary: Summary,
 ) -> None:
     target = targets.look(request)
+    state.check_cluster(target.cluster_id)
     targets.check(request, plan, target, state.is_continued)
     specs = cluster.topic_specs(database, [topic.topic for topic in plan.topics])
     missing, said = targets.missing(request, plan, target, specs)

@@ -116,13 +116,17 @@ class State:
             self._write()
         return list(made[cluster_id])
 
-    def keep(self, cluster_id: str) -> None:
-        """Notes where records follow. Raises a UserError where the restore began with another cluster."""
-        if self._told.setdefault("cluster_id", cluster_id) != cluster_id:
+    def check_cluster(self, cluster_id: str) -> None:
+        """Raises a UserError where the restore began with another cluster."""
+        if self._told.get("cluster_id", cluster_id) != cluster_id:
             raise UserError(
                 f"the restore of this --state began into the cluster {self._told['cluster_id']}, and "
                 f"{self.request.bootstrap} is {cluster_id}: name the same cluster, or another --state"
             )
+
+    def keep(self, cluster_id: str) -> None:
+        """Notes where records follow."""
+        self._told["cluster_id"] = cluster_id
         self._write()
 
     def _write(self) -> None:

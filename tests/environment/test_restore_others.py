@@ -15,6 +15,8 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.pipelines.restore.offset_map import Translator, read
+from kafka_log_lake.pipelines.restore.request import Request
+from kafka_log_lake.pipelines.restore.state import State
 from tests.kafka.broker import NEWEST, Broker, Client, broker_classpath
 from tests.support.cluster import ROOT
 from tests.support.java import quick_java
@@ -144,6 +146,20 @@ def test_a_topic_that_is_deleted_meanwhile_ends_it_and_is_not_continued(
     assert "(UNKNOWN_TOPIC_OR_PART): was it deleted? Then start anew" in said.splitlines()[-1]
     assert main(argv) == 2
     assert "deleted-0 lost records that were restored: it was made anew" in capsys.readouterr().err
+
+
+def test_a_state_of_another_cluster_is_refused_before_a_topic_is_made(
+    running: Broker, lake: tuple[Path, Made], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rename = (("made", "elsewhere"),)
+    asked = Request(str(lake[0]), None, "", str(tmp_path), topics="made", rename=rename)
+    begun = State(str(tmp_path), asked)
+    begun.pin()
+    begun.keep("another")
+    own = ("--lake", lake[0], "--topics", "made", "--rename", "made=elsewhere")
+    assert restore(running, tmp_path, *own) == 2
+    assert "the restore of this --state began into the cluster another" in capsys.readouterr().err
+    assert "elsewhere" not in AdminClient({"bootstrap.servers": running.address}).list_topics().topics
 
 
 def test_a_state_in_an_object_store_continues_after_a_kill(
