@@ -102,24 +102,29 @@ def _read(path: str, into: Coordinators) -> None:
     from kafka_log_lake.udfs.values.internal.columns import transaction_states
 
     damages: list[object] = []
+    last: dict[str, tuple[int, dict[str, Any]]] = {}  # of each transactional id
+    unread, until = 0, -1
     try:
-        batches = [*decode_segment(path, columns=_COLUMNS, on_damage=damages.append)]
+        for batch in decode_segment(path, columns=_COLUMNS, on_damage=damages.append):
+            names = ("offset", "is_control", "timestamp_ms")
+            offsets, control, times = (batch.column(name).to_pylist() for name in names)
+            until = max((until, *times))
+            states = transaction_states(batch.column("key"), batch.column("value")).to_pylist()
+            for offset, state, is_control in zip(offsets, states, control, strict=True):
+                if is_control:
+                    continue
+                name = state["transactional_id"]
+                if name is None or not state["is_read"]:
+                    unread += 1
+                elif name not in last or offset >= last[name][0]:
+                    last[name] = offset, state
     except (OSError, SourceError):
         into.unread += 1
         return
-    into.unread += len(damages)
-    until = max((at for batch in batches for at in batch.column("timestamp_ms").to_pylist()), default=0)
-    for batch in batches:
-        states = transaction_states(batch.column("key"), batch.column("value")).to_pylist()
-        offsets, control = (batch.column(name).to_pylist() for name in ("offset", "is_control"))
-        for offset, state, is_control in zip(offsets, states, control, strict=True):
-            name = state["transactional_id"]
-            if is_control:
-                continue
-            if name is None or not state["is_read"]:
-                into.unread += 1
-            elif name not in into.records or offset >= into.records[name].offset:
-                into.records[name] = _record(name, offset, state, until)
+    into.unread += unread + len(damages)
+    for name, (offset, state) in last.items():
+        if name not in into.records or offset >= into.records[name].offset:
+            into.records[name] = _record(name, offset, state, until)
 
 
 def _record(name: str, offset: int, state: dict[str, Any], until: int) -> _Record:
