@@ -10,6 +10,7 @@ from kafka_log_lake import connect
 from kafka_log_lake.pipelines.sql import kept
 from kafka_log_lake.pipelines.sql.kept import KeptViews
 from kafka_log_lake.pipelines.sql.statements import KEPT, LAKE
+from tests.support.answers import answer
 from tests.support.lake_rows import insert
 
 
@@ -73,6 +74,10 @@ def test_a_view_of_too_many_rows_is_not_kept(one_log: str, monkeypatch: pytest.M
     with connect(one_log) as database:
         assert database.sql("SELECT topic FROM logs").fetchall() == [("t",)]
         assert kept_in(database) & {"segments", "logs"} == set()
+
+
+def test_a_view_that_reads_no_table_is_asked_alone(lake: str) -> None:
+    assert answer(lake, "SELECT count(*) AS n FROM timestamp_units", "csv") == ["n", "4"]
 
 
 def kept_in(database: duckdb.DuckDBPyConnection) -> set[str]:
