@@ -159,10 +159,15 @@ class RegistryServer:
     """A running schema registry. All its answers together may take _MOST_SECONDS and have _MOST_BYTES."""
 
     def __init__(self, url: str) -> None:
-        parts = parse.urlsplit(url)
+        shown = re.sub(r"//[^/@]*@", "//", url)
+        not_a_url = UserError(f"--registry: {shown!r} is not a URL such as http://registry:8081")
+        try:
+            parts = parse.urlsplit(url)
+            _ = parts.port
+        except ValueError:  # of a port or an address
+            raise not_a_url from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            shown = re.sub(r"//[^/@]*@", "//", url)
-            raise UserError(f"--registry: {shown!r} is not a URL such as http://registry:8081")
+            raise not_a_url
         place = parts.netloc.rpartition("@")[2]
         self._shown = f"{parts.scheme}://{place}{parts.path}"
         self._base = f"{parts.scheme}://{place}{parts.path.rstrip('/')}"

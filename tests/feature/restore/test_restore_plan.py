@@ -100,6 +100,8 @@ def test_a_dry_run_says_what_would_be_restored_and_what_can_not(
         (("--lake", "LAKE", "--dry-run", "--config", "BAD"), "line 2: write name=value"),
         (("--lake", "LAKE", "--dry-run", "--max-bytes-per-second", "0"), "--max-bytes-per-second must be"),
         (("--lake", "LAKE", "--dry-run", "--committed", "--as-written"), "exclude each other"),
+        (("--lake", "LAKE", "--dry-run", "--registry", "http://[::1"), "is not a URL"),
+        (("--lake", "LAKE", "--dry-run", "--registry", "http://registry:99999"), "is not a URL"),
         (("LOGS", "--state", "LOGS/state", "--dry-run"), "lies in --source"),
         (("--lake", "LAKE", "--bootstrap-server", "FREE", "--config", "WRONG"), "--config: the property"),
         (
