@@ -48,6 +48,7 @@ NOTHING = "nothing of this partition was restored: the end of the target's"
 NOT_RESTORED = "its topic was not restored"
 SPREAD = "nothing of this partition was restored: with --partitions no partition of the target is its own"
 NO_COMMIT = "no commit in this partition: from its first record"
+NOT_TAKEN = "confluent-kafka takes no group without a name, and no NUL in a name or in the text of a commit"
 NO_SHARE_CALL = (
     "confluent-kafka has no call for start offsets of share groups: set this one with "
     "Admin.alterShareGroupOffsets of Kafka's Java client"
@@ -195,7 +196,14 @@ def _joined(
     if len({commit["o"] for commit in last}) > 1:
         held = "the lake has another commit of a group of this name in another cluster"
         return GroupDone(group, kind, topic, partition, last[0]["o"], note=note, held_back=held)
-    return GroupDone(group, kind, topic, partition, last[0]["o"], last[0]["m"] or "", note=note)
+    text = last[0]["m"] or ""
+    held = _not_taken(group, text)
+    return GroupDone(group, kind, topic, partition, last[0]["o"], text, note=note, held_back=held)
+
+
+def _not_taken(group: str, text: str = "") -> str:
+    """Returns why a client can't be given a group: an empty name ends its process, a NUL cuts it off."""
+    return "" if group and "\0" not in group + text else NOT_TAKEN
 
 
 def _kind(name: str) -> str:
@@ -222,7 +230,8 @@ def _not_begun(planned: Sequence[GroupDone], translator: Translator) -> Iterator
             known[position.group, position.kind, position.topic].add(position.partition)
     for (group, kind, topic), partitions in known.items():
         for partition in translator.partitions(topic) - partitions:
-            yield GroupDone(group, kind, topic, partition, -1, note=NO_COMMIT)
+            held = _not_taken(group)
+            yield GroupDone(group, kind, topic, partition, -1, note=NO_COMMIT, held_back=held)
 
 
 class _Ends:
@@ -324,23 +333,14 @@ class _Target:
     def _alter(self, group: str, rows: Iterable[GroupDone]) -> dict[tuple[str, int], str]:
         """Commits, and returns what the target refused, by partition."""
         # the lowest of one target partition: what several source partitions have in it is read by the group
-        lowest: dict[tuple[str, int], GroupDone] = {}
-        for row in rows:
-            known = lowest.setdefault(_key(row), row)
-            if (row.offset or 0) < (known.offset or 0):
-                lowest[_key(row)] = row
+        lowest = {_key(row): row for row in sorted(rows, key=lambda row: row.offset or 0, reverse=True)}
         wanted = [
             TopicPartition(*place, row.offset or 0, *([row.metadata] if row.metadata else []))
             for place, row in lowest.items()
         ]
         asked = [ConsumerGroupTopicPartitions(group, wanted)]
-        answer = _asked(
-            lambda: (
-                _only(
-                    self._admin.alter_consumer_group_offsets(asked, request_timeout=_SECONDS)
-                ).topic_partitions
-            )
-        )
+        alter = partial(self._admin.alter_consumer_group_offsets, asked, request_timeout=_SECONDS)
+        answer = _asked(lambda: _only(alter()).topic_partitions)
         return {(at.topic, at.partition): _said(at.error) for at in answer if at.error}
 
 

@@ -35,6 +35,8 @@ GROUPS = {
     "timed": (14, b"v14"),
     "busy": (8, b"v8"),
 }
+# group and text of commits that no client of librdkafka makes
+NOT_TAKEN = (("", TEXT), ("elsewhere\0", TEXT), ("elsewhere too", "a\0"))
 
 
 def source(disk: Path) -> Path:
@@ -55,6 +57,7 @@ def source(disk: Path) -> Path:
     commits = [commit("timed", "t", 0, 2, NOW - 60_000)]
     commits += [commit(group, "t", 0, offset, NOW) for group, (offset, _) in GROUPS.items()]
     commits += [commit("empty", "t", 1, 5, NOW), commit("elsewhere", "gone", 0, 3, NOW)]
+    commits += [commit(group, "t", 0, 8, NOW, text) for group, text in NOT_TAKEN]
     made = [
         Batch((record,), base_offset=number, base_timestamp=at).encode()
         for number, (record, at) in enumerate(commits)
@@ -113,8 +116,10 @@ def test_groups_go_on_with_the_right_record(target: Broker, tmp_path: Path) -> N
     by_group = {row["group"]: row for row in rows}
     assert "in use in the target (1 member" in by_group["busy"]["held back"]
     assert by_group["elsewhere"]["held back"] == "its topic was not restored"
+    not_taken = [row for row in rows if row["held back"].startswith("confluent-kafka takes no group with")]
+    assert len(not_taken) == len(NOT_TAKEN)
     member.close()
-    code, rows = restore(disk, target, tmp_path, "--groups", "(?!elsewhere).*")
+    code, rows = restore(disk, target, tmp_path, "--groups", "(?!elsewhere).+")
     assert code == 3, "offsets are lost in the sources"
     assert {row["group"] for row in rows if row["held back"]} == set()
     moved = {row["group"] for row in rows if row["note"] == "its own record was not restored: the next one"}

@@ -64,10 +64,12 @@ def wait_for_first_transaction(state: Path, after: int = 0) -> None:
         time.sleep(0.1)
 
 
-def commit(group: str, topic: str, partition: int, offset: int, at: int) -> tuple[Record, int]:
+def commit(
+    group: str, topic: str, partition: int, offset: int, at: int, text: str = TEXT
+) -> tuple[Record, int]:
     """A record of __consumer_offsets: OffsetCommitKey 1 and OffsetCommitValue 3, with leader epoch 7."""
     key = struct.pack(">h", 1) + _text(group) + _text(topic) + struct.pack(">i", partition)
-    value = struct.pack(">hqi", 3, offset, 7) + _text(TEXT) + struct.pack(">q", at)
+    value = struct.pack(">hqi", 3, offset, 7) + _text(text) + struct.pack(">q", at)
     return Record(key, value), at
 
 
