@@ -6,16 +6,9 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from kafka_log_lake.pipelines.restore.clients import (
-    REQUEST_SECONDS,
-    ClientLog,
-    as_user_error,
-    asking,
-    consumer,
-    offset_of,
-)
+from kafka_log_lake.pipelines.restore.clients import REQUEST_SECONDS, ClientLog, asking, consumer, offset_of
 from kafka_log_lake.pipelines.restore.journal import Entry
 from kafka_log_lake.pipelines.restore.producing import Task, journal_of
 from kafka_log_lake.pipelines.restore.reading import Headers, Limits, PartitionReader, open_reader
@@ -146,7 +139,7 @@ class _Positions:
                     self._at = None
                     return messages  # retention took them
                 elif not error.retriable() and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
-                    raise as_user_error(error, f"{self._topic}-{partition} can't be read back")
+                    raise KafkaException(error)
             if time.monotonic() > until:  # none is there, or the target does not answer at all
                 self._reader.get_watermark_offsets(TopicPartition(self._topic, partition), REQUEST_SECONDS)
                 break

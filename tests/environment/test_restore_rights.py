@@ -7,15 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+import confluent_kafka.admin as kafka
 
 from tests.kafka.broker import NEWEST, broker, client, free_port
 from tests.support.cluster import ROOT
@@ -31,8 +23,8 @@ STEPS = ("listing: ", "decoding: ", "warning: ", "continuing: ", "writing: ")
 
 def rights(kind: str, name: str, *operations: str, pattern: str = "LITERAL") -> list[tuple[Any, ...]]:
     """The words of ACLs for the user guest."""
-    place = (ResourceType[kind], name, ResourcePatternType[pattern], "User:guest", "*")
-    return [(*place, AclOperation[one], AclPermissionType.ALLOW) for one in operations]
+    place = (kafka.ResourceType[kind], name, kafka.ResourcePatternType[pattern], "User:guest", "*")
+    return [(*place, kafka.AclOperation[one], kafka.AclPermissionType.ALLOW) for one in operations]
 
 
 def test_a_right_that_is_taken_away_ends_it_and_it_continues_once_it_is_back(tmp_path: Path) -> None:
@@ -49,15 +41,16 @@ def test_a_right_that_is_taken_away_ends_it_and_it_continues_once_it_is_back(tmp
     group = rights("GROUP", "readers", "DESCRIBE", "READ")
     settings = secured(tmp_path)
     with broker(tmp_path / "b", settings, heap="512m", release=NEWEST, secure_port=port) as one:
-        admin = AdminClient({"bootstrap.servers": one.address})
+        admin = kafka.AdminClient({"bootstrap.servers": one.address})
         for taken, advice in (([write], OF_TOPIC), (topic, OF_TOPIC), (ids, OF_IDS), ([], "")):
-            for given in admin.create_acls([AclBinding(*right) for right in (*topic, *ids, *group)]).values():
+            allowed = [kafka.AclBinding(*right) for right in (*topic, *ids, *group)]
+            for given in admin.create_acls(allowed).values():
                 given.result()
             before = transactions(state)
             process = subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True)
             try:
                 wait_for_first_transaction(state, before)
-                filters = [AclBindingFilter(*right) for right in taken]
+                filters = [kafka.AclBindingFilter(*right) for right in taken]
                 for removed in admin.delete_acls(filters).values() if filters else ():
                     removed.result()
                 said = process.communicate(timeout=180)[1]
