@@ -403,10 +403,3 @@ def test_crc_report_counts_failures_and_damage(spark: SparkSession, lake: str) -
         ("t", 0, 1, 1, 100, 0, 0.0, 0),
         ("t", 0, 2, 2, 200, 1, 0.5, 100),
     ]
-
-
-def test_each_view_has_a_file_with_its_comment_on_top() -> None:
-    folder = Path(kafka_log_lake.__file__).parent / "pipelines"
-    files = [*(folder / "views").glob("*.sql"), *(folder / "rules").glob("*.sql")]
-    assert sorted(path.stem for path in files) == sorted(view.name for view in VIEWS)
-    assert all(view.comment and view.select.startswith(("SELECT", "WITH")) for view in VIEWS)

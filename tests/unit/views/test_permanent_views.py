@@ -1,11 +1,13 @@
-"""What a catalog asks of a view that stays, and names that a view must not give."""
+"""What a catalog asks of a view that stays, names that it must not give, and where each view is written."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+import kafka_log_lake
 from kafka_log_lake import connect
 from kafka_log_lake.pipelines.sql.statements import view_text
 from kafka_log_lake.pipelines.views.declared import SESSION_VIEWS, VIEWS, View
@@ -29,3 +31,10 @@ def test_no_query_of_a_with_has_the_name_of_a_table_or_view() -> None:
         for view in SESSION_VIEWS
     }
     assert {name: found for name, found in named.items() if found} == {}
+
+
+def test_each_view_has_a_file_with_its_comment_on_top() -> None:
+    folder = Path(kafka_log_lake.__file__).parent / "pipelines"
+    files = [*(folder / "views").glob("*.sql"), *(folder / "rules").glob("*.sql")]
+    assert sorted(path.stem for path in files) == sorted(view.name for view in VIEWS)
+    assert all(view.comment and view.select.startswith(("SELECT", "WITH")) for view in VIEWS)
