@@ -23,7 +23,7 @@ from kafka_log_lake.pipelines.engine.session import get_session
 lake = path_widget(globals(), "lake", "lake")
 json_topic = widget(globals(), "json_topic", "compacted")
 spark = get_session()
-# What this notebook reads and calls: all views, without `views`, take a new session some 17 s
+# What this notebook reads and calls: without `views` all are registered, which takes longer
 views = ["topics", "published_records", "committed_records", "latest_by_key"]
 register(spark, lake, views=[*views, "confluent_payload", "confluent_schema_id"])
 

@@ -25,7 +25,7 @@ from kafka_log_lake.pipelines.quality_report import command as quality_report
 lake = path_widget(globals(), "lake", "lake")
 output = widget(globals(), "output", "") or tempfile.mkdtemp(prefix="quality-report-")
 spark = get_session()
-# What this notebook reads: all views, without `views`, take a new session some 17 s
+# What this notebook reads: without `views` all are registered, which takes longer
 register(
     spark, lake, views=["logs", "crc_report", "published_quarantine", "lost_offsets", "timestamp_anomalies"]
 )

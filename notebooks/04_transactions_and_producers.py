@@ -22,7 +22,7 @@ from kafka_log_lake.pipelines.engine.session import get_session
 lake = path_widget(globals(), "lake", "lake")
 topic = widget(globals(), "topic", "")
 spark = get_session()
-# What this notebook reads: all views, without `views`, take a new session some 17 s
+# What this notebook reads: without `views` all are registered, which takes longer
 register(
     spark, lake, views=["current_transactions", "logs", "hanging_transactions", "producers", "offset_gaps"]
 )

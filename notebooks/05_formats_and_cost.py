@@ -36,7 +36,7 @@ BLUE, GREY = "#2a78b5", "#9aa5b1"
 # COMMAND ----------
 
 report = format_report.run(spark, CostSettings(lake=lake, topics=topics))
-# What this notebook reads: all views, without `views`, take a new session some 17 s
+# What this notebook reads: without `views` all are registered, which takes longer
 register(spark, lake, views="format_savings")
 spark.sql("""
     CREATE OR REPLACE TEMPORARY VIEW savings AS
