@@ -27,7 +27,7 @@ from kafka_log_lake.udfs.values.internal.releases import LOADERS, RELEASES
 _CONFIGS = re.compile(r"(.*[-._])?connect[-._]configs?")
 _COLUMNS = ("offset", "key", "value", "is_control")
 # A log above it is not replayed: it would take minutes, and the memory of its records. It counts the files,
-# and what they expand to: keys, values and _RECORD_BYTES a record
+# and what they expand to: their columns and _RECORD_BYTES a record
 _MOST_BYTES, _RECORD_BYTES = 256 << 20, 64
 
 
@@ -147,12 +147,12 @@ def _records(paths: Iterable[str], damages: list[object]) -> Iterator[Record]:
     for path in paths:
         try:
             for batch in decode_segment(path, columns=_COLUMNS, on_damage=damages.append):
+                size += batch.nbytes + _RECORD_BYTES * batch.num_rows
+                if size > _MOST_BYTES:
+                    raise _TooLargeError
                 columns = (batch.column(name).to_pylist() for name in _COLUMNS)
                 for offset, key, value, is_control in zip(*columns, strict=True):
                     if not is_control:
-                        size += len(key or b"") + len(value or b"") + _RECORD_BYTES
-                        if size > _MOST_BYTES:
-                            raise _TooLargeError
                         yield Record(offset, key, value)
         except (OSError, SourceError) as error:
             damages.append(error)
