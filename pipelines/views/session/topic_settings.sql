@@ -25,11 +25,11 @@ WITH numbered_transactions AS (
   FROM counted c
   WHERE c.record_offset > c.undone_until AND c.name IN ('ConfigRecord', 'TopicRecord', 'RemoveTopicRecord')
 ), deleted AS (
-  SELECT cluster, topic, max(deleted_offset) AS deleted_offset
-  FROM (SELECT cluster, max(CASE WHEN name = 'TopicRecord' THEN named END) AS topic,
-      max(CASE WHEN name = 'RemoveTopicRecord' THEN record_offset END) AS deleted_offset
-    FROM changes WHERE name <> 'ConfigRecord' GROUP BY cluster, topic_id)
-  GROUP BY cluster, topic
+  SELECT cluster, named AS topic, max(deleted_offset) AS deleted_offset
+  FROM (SELECT cluster, name, named,
+      max(CASE WHEN name = 'RemoveTopicRecord' THEN record_offset END) OVER (PARTITION BY cluster, topic_id) AS deleted_offset
+    FROM changes WHERE name <> 'ConfigRecord')
+  WHERE name = 'TopicRecord' GROUP BY cluster, named
 ), synonyms AS (
   -- brokers' names of the settings of topics (ServerTopicConfigSynonyms) that can be set at run time
   SELECT named, setting FROM (VALUES ('log.roll.ms', 'segment.ms'), ('log.roll.jitter.ms', 'segment.jitter.ms'),

@@ -118,6 +118,7 @@ def write_first_cluster(logs: Path) -> None:
         setting(2, b"short", b"retention.ms", b"1000"),
         ENDED,
         topic_made(b"again", 8),
+        topic_made(b"twice", 8),  # an id that has two names
         setting(2, b"again", b"retention.ms", b"1000"),
         topic_removed(8),
         topic_made(b"again", 9),
