@@ -130,8 +130,7 @@ class Intents:
             self._files, base = open_store(lake)
             self._base = base.rstrip("/")
             self._folder = f"{self._base}/{FOLDER}"
-            self._renames = not is_object_store(lake)
-            if self._renames:
+            if not is_object_store(lake):
                 self._files.create_dir(self._folder, recursive=True)
         except (OSError, ValueError) as error:
             raise unwritable(f"the lake {lake}", error) from error
