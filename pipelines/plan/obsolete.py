@@ -105,7 +105,8 @@ def _emptied(gone: list[LedgerRow], listing: Listing, known: pa.Table) -> set[st
     before = known.filter(pc.is_in(known.column("segment"), listed.column("segment").combine_chunks()))
     was = dict(zip(before.column("segment").to_pylist(), before.column("modified").to_pylist(), strict=True))
     there: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-    for file in listed.to_pylist():
+    names = ["partition_dir", "file_base_offset", "modified", "segment", "file"]
+    for file in listed.select(names).to_pylist():
         uri = file["file"] or file["segment"]
         is_on_disk = path_of_uri(uri) is not None and uri.startswith(f"{file['partition_dir']}/")
         changed = is_on_disk and was.get(file["segment"], file["modified"]) != file["modified"]
