@@ -15,12 +15,13 @@ from kafka_log_lake.pipelines.lake.offset_findings import Change
 from kafka_log_lake.pipelines.lake.published import DECODE_APP, run_metadata
 from kafka_log_lake.pipelines.lake.transactions import Read
 from kafka_log_lake.pipelines.plan import ledger
+from kafka_log_lake.udfs.format.report_tables import REPORT_TABLES
 from kafka_log_lake.udfs.format.schema import TABLES
 
 
 def insert(lake: str, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
     """Appends the rows, given by column name, to a table of the lake."""
-    declared = next(t for t in TABLES if t.name == table)
+    declared = next(t for t in (*TABLES, *REPORT_TABLES) if t.name == table)
     arrow = pa.Table.from_pylist([dict(row) for row in rows], schema=declared.arrow_schema())
     write_deltalake(table_path(lake, table), arrow, mode="append")
 
