@@ -15,6 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -22,7 +23,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
 from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.restore.clients import admin, consumer
@@ -284,15 +285,16 @@ class _Target:
     def commit(self, group: str, rows: Sequence[GroupDone]) -> list[GroupDone]:
         """Commits the offsets of one group; returns its rows with what was there and what is there now."""
         try:
-            # this first: a new cluster makes its coordinator's topic where a consumer asks
-            before = self._committed(group, rows)
+            # this first: it says at once that a right is missing; a consumer only waits for its coordinator
             why = self._refusal(group)
             if why:
                 return [replace(row, held_back=why) for row in rows]
-            rows = [replace(row, before=before.get(_key(row), (None, ""))[0]) for row in rows]
-            asked = [row for row in rows if self._overwrites or row.before in (None, row.offset)]
-            errors = self._alter(group, asked) if asked else {}
-            after = self._committed(group, rows)
+            with closing(consumer(self._request, group=group)) as reader:
+                before = _committed(reader, rows)
+                rows = [replace(row, before=before.get(_key(row), (None, ""))[0]) for row in rows]
+                asked = [row for row in rows if self._overwrites or row.before in (None, row.offset)]
+                errors = self._alter(group, asked) if asked else {}
+                after = _committed(reader, rows)
         except KafkaException as error:
             return [replace(row, held_back=_said(error.args[0])) for row in rows]
         return [_checked(row, asked, errors, after.get(_key(row), (None, ""))) for row in rows]
@@ -311,25 +313,6 @@ class _Target:
             return f"the group is in use in the target ({count}, {answer.state.name.lower()}): stop it"
         return ""
 
-    def _committed(
-        self, group: str, rows: Iterable[GroupDone]
-    ) -> dict[tuple[str, int], tuple[int | None, str]]:
-        """Returns offset and text of what a group has committed, by partition."""
-        # librdkafka's admin client ends the process where a coordinator moves (rd_kafka_handle_OffsetFetch)
-        places = [TopicPartition(*place) for place in sorted({_key(row) for row in rows})]
-        reader = consumer(self._request, group=group)
-        try:
-            answer = _asked(lambda: reader.committed(places, _SECONDS))
-        finally:
-            reader.close()
-        for place in answer:
-            if place.error:  # what is there is not known: it must not be replaced
-                raise KafkaException(place.error)
-        return {
-            (at.topic, at.partition): (at.offset if at.offset >= 0 else None, at.metadata or "")
-            for at in answer
-        }
-
     def _alter(self, group: str, rows: Iterable[GroupDone]) -> dict[tuple[str, int], str]:
         """Commits, and returns what the target refused, by partition."""
         # the lowest of one target partition: what several source partitions have in it is read by the group
@@ -342,6 +325,19 @@ class _Target:
         alter = partial(self._admin.alter_consumer_group_offsets, asked, request_timeout=_SECONDS)
         answer = _asked(lambda: _only(alter()).topic_partitions)
         return {(at.topic, at.partition): _said(at.error) for at in answer if at.error}
+
+
+def _committed(reader: Consumer, rows: Iterable[GroupDone]) -> dict[tuple[str, int], tuple[int | None, str]]:
+    """Returns offset and text of what the group of a consumer has committed, by partition."""
+    # librdkafka's admin client ends the process where a coordinator moves (rd_kafka_handle_OffsetFetch)
+    places = [TopicPartition(*place) for place in sorted({_key(row) for row in rows})]
+    answer = _asked(lambda: reader.committed(places, _SECONDS))
+    for place in answer:
+        if place.error:  # what is there is not known: it must not be replaced
+            raise KafkaException(place.error)
+    return {
+        (at.topic, at.partition): (at.offset if at.offset >= 0 else None, at.metadata or "") for at in answer
+    }
 
 
 def _only(answers: dict[Any, Future[Any]]) -> Any:

@@ -65,3 +65,9 @@ def test_a_right_that_is_taken_away_ends_it_and_it_continues_once_it_is_back(tmp
             assert advice in line
         with client(one.address) as judge:
             assert [row[1:4] for row in judge.read_timed("made", 0, committed=True)] == rows
+        for removed in admin.delete_acls([kafka.AclBindingFilter(*right) for right in group]).values():
+            removed.result()
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 3, done.stderr
+        assert "held back  readers: 1 partition: the target: " in done.stdout
+        assert "(GROUP_AUTHORIZATION_FAILED)" in done.stdout
