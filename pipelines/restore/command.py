@@ -252,7 +252,7 @@ def _workers(on_demand: SparkOnDemand, request: Request, state: State, partition
     runs_twice: str | None = None
     with driver_of(on_demand.spark).conf_errors():  # a service may not tell it
         runs_twice = on_demand.spark.conf.get("spark.speculation", None)
-    if runs_twice == "true":
+    if (runs_twice or "").strip().lower() == "true":  # as Spark reads it
         raise UserError("spark.speculation is on: add --conf spark.speculation=false to spark-submit")
     at_once = on_demand.tasks_of(partitions)
     if not all(on_demand.map(sees, [(request.state, state.restore_id)] * on_demand.tasks_of(1 << 20))):

@@ -79,7 +79,7 @@ def test_workers_of_spark_that_are_killed_cost_no_record(
     assert main([*argv, "--append"]) == 2
     (line,) = [one for one in capsys.readouterr().err.splitlines() if one.startswith("error: ")]
     assert "is not the same folder on Spark's executors: name one that they share" in line
-    with configured(spark, {CORE_SETTINGS: "false"}), configured(spark, {"spark.speculation": "true"}):
+    with configured(spark, {CORE_SETTINGS: "false"}), configured(spark, {"spark.speculation": "True"}):
         assert main([*argv, "--append"]) == 2
     assert "--conf spark.speculation=false" in capsys.readouterr().err
 
