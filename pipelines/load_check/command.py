@@ -53,7 +53,9 @@ def load_check(settings: Settings, release: str | None = None) -> Check:
 
 
 def run(settings: Settings, path: Sequence[str] = (), **options: str) -> None:
-    """Checks, and prints what does not load. With ``fail_on_damage`` that raises DamageFound."""
+    """Checks, and prints what does not load. With ``fail_on_damage`` that, and what was not replayed, raises
+    DamageFound.
+    """
     sources = (*path, *settings.source)
     if not sources:
         raise UserError("PATH is missing: name a log directory, partition folder, .log file or glob")
@@ -68,7 +70,7 @@ def run(settings: Settings, path: Sequence[str] = (), **options: str) -> None:
         if check.unloadable:
             print(*text_lines(table(check.unloadable)), sep="\n")
         print(_verdict(check))
-    if settings.fail_on_damage and check.unloadable:
+    if settings.fail_on_damage and (check.unloadable or check.warnings):
         raise DamageFound
 
 

@@ -102,6 +102,7 @@ def test_damage_is_named_in_the_verdict(tmp_path: Path, capsys: pytest.CaptureFi
     put(tmp_path / "__transaction_state-0", 0, sound + b"\x07" * 100)
     assert load_check.main([str(tmp_path)]) == 0
     assert "1 internal log replayed: all load, as far as they were read" in capsys.readouterr().out
+    assert load_check.main([str(tmp_path), "--fail-on-damage"]) == 3
 
 
 def checked(capsys: pytest.CaptureFixture[str], *argv: str) -> list[dict[str, Any]]:
@@ -207,6 +208,14 @@ def test_a_log_that_expands_to_more_than_memory_should_hold_is_not_replayed(
     assert (
         "__consumer_offsets-0 expands to more than 8.2 kB and was not replayed" in printed.err + printed.out
     )
+    assert load_check.main([str(tmp_path), "--fail-on-damage"]) == 3
+
+
+def test_a_batch_that_is_cut_at_the_end_of_a_log_is_no_damage(tmp_path: Path) -> None:
+    """As a broker that is killed leaves it, which truncates it at its start."""
+    sound = Batch((transaction(b"a", 0),)).encode()
+    put(tmp_path / "__transaction_state-0", 0, sound + sound[:-5])
+    assert load_check.main([str(tmp_path), "--fail-on-damage"]) == 0
 
 
 def test_without_internal_topics_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
