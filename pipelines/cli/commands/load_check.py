@@ -28,7 +28,11 @@ LOAD_CHECK = Command(
             ("", "source: the same, as an option", "follow_symlinks: follow links inside a source"),
             ("Topics", "topics: only these (whole name)", "exclude_topics"),
             ("Release", "as: 4.1.1 and 4.2.0 have faults that 4.1.2 and 4.2.1 have not"),
-            ("Output", "json: one JSON object", "fail_on_damage: exit with 3 unless all was replayed and loads"),
+            (
+                "Output",
+                "json: one JSON object",
+                "fail_on_damage: exit with 3 unless all was replayed and loads",
+            ),
         ),
         ("/var/lib/kafka/data --as 4.4", "/backup/kafka --fail-on-damage"),
         "0 done, 2 nothing to check, 3 with --fail-on-damage.",
