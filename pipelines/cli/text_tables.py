@@ -30,7 +30,7 @@ class Section:
 
 
 def shortened(sections: Iterable[Section]) -> Iterator[Section]:
-    """Yields the sections that have rows, cut to their first rows."""
+    """Yields the sections that have rows, each with its first SHOWN; ``more`` counts the others."""
     for section in sections:
         if section.rows:
             more = max(0, len(section.rows) - SHOWN)

@@ -94,6 +94,7 @@ def is_utf8(value: str) -> bool:
 
 
 def text(value: object) -> str:
+    """Returns a string that is not empty."""
     if not isinstance(value, str) or not value:
         raise ValueError(f"must be a non-empty string, not {value!r}")
     return value
@@ -117,13 +118,17 @@ def key_files(value: object) -> tuple[str, ...]:
 
 
 def flag(value: object) -> bool:
+    """Returns a bool, which must be one: a text is refused."""
     if not isinstance(value, bool):
         raise ValueError(f"must be true or false, not {value!r}")
     return value
 
 
 def byte_count(value: object) -> int:
-    """Returns a number of bytes, above 0 and below 8 EiB; a string may end in KiB, MiB, GiB or TiB."""
+    """Returns a number of bytes, above 0 and below 8 EiB.
+
+    A text may end in a unit from KiB to TiB, in any letter case: ``1MiB``, ``1MB`` and ``1m`` are 2^20.
+    """
     if isinstance(value, str):
         match = re.fullmatch(r"(\d+)\s*(?:([kmgt])(?:i?b)?|b)?", value.strip().lower())
         if match:
@@ -144,6 +149,7 @@ def byte_text(value: int) -> str:
 
 
 def count(value: object) -> int:
+    """Returns a whole number from 1 to 2^31 - 1, which may be given by its digits."""
     return _integer(value, "must be a whole number above 0 and below 2^31", 1, 1 << 31)
 
 
@@ -176,6 +182,7 @@ def amount(value: object) -> float:
 
 
 def currency(value: object) -> str:
+    """Returns three capital letters, such as ``EUR``; whether there is such a currency is not asked."""
     if not isinstance(value, str) or not re.fullmatch("[A-Z]{3}", value):
         raise ValueError(f"must be the three letters of a currency, such as USD or EUR, not {value!r}")
     return value
@@ -191,7 +198,7 @@ def codec_levels(value: object) -> str:
 
 
 def pattern(value: object) -> str:
-    """Returns the text of a regular expression (syntax of the package ``regex``), once it compiles."""
+    """Returns the text of a regular expression, in the syntax of the package ``regex``; it must compile."""
     compiled(text(value))
     return text(value)
 
@@ -202,6 +209,7 @@ def is_topic_name(name: str) -> bool:
 
 
 def topic_name(value: object) -> str:
+    """Returns a name that Kafka takes for a topic (``is_topic_name``)."""
     if not is_topic_name(text(value)):
         raise ValueError(f"must be a topic's name, of letters, digits, '.', '_' and '-', not {value!r}")
     return text(value)
@@ -245,12 +253,14 @@ def is_catalog_lake(lake: str) -> bool:
 
 
 def memory(value: object) -> str:
+    """Returns the text of a Java heap size, such as ``512m`` or ``2g``."""
     if not isinstance(value, str) or not re.fullmatch(r"[1-9]\d*[mMgG]", value):
         raise ValueError(f"must be a Java heap size such as 512m or 2g, not {value!r}")
     return value
 
 
 def whole_number(value: object) -> int:
+    """Returns an integer of any size and sign, which may be given by its digits."""
     return _integer(value, "must be a whole number", digits=r"-?\d+")
 
 
@@ -310,6 +320,8 @@ def offset_range(value: object) -> str:
 
 
 def one_of(*choices: str) -> Callable[[object], str]:
+    """Returns a parser that takes one of these texts as it is written, and no other."""
+
     def parse(value: object) -> str:
         if value not in choices:
             raise ValueError(f"must be one of {', '.join(choices)}, not {value!r}")

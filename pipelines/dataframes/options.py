@@ -39,6 +39,7 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 def flag(value: object) -> bool:
+    """Parses ``true`` or ``false``, in any letter case. Raises a ValueError."""
     if str(value).lower() not in ("true", "false"):
         raise ValueError(f"must be true or false, not {value!r}")
     return str(value).lower() == "true"
@@ -66,6 +67,8 @@ def _key_files(value: object) -> tuple[str, ...]:
 
 
 def one_of(*choices: str) -> Callable[[object], str]:
+    """Returns a parser that takes one of these texts in any letter case, and returns it in small letters."""
+
     def parse(value: object) -> str:
         if str(value).lower() not in choices:
             raise ValueError(f"must be one of {', '.join(choices)}, not {value!r}")

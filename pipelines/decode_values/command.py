@@ -104,6 +104,7 @@ def kept_lines(address: str, kept: Sequence[str], mode: str) -> list[str]:
 
 
 def as_json(topic: TypedTopic) -> dict[str, object]:
+    """Returns a topic's result as an object of the report ``--json``: all fields but ``counts``."""
     return {name: value for name, value in asdict(topic).items() if name != "counts"}
 
 

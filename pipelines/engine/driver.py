@@ -60,6 +60,7 @@ def is_local(spark: SparkSession) -> bool:
 
 
 def driver_of(spark: SparkSession) -> Driver:
+    """Returns the driver of a session: ``Connect`` where it is one of Spark Connect."""
     return Connect(spark) if type(spark).__module__.startswith("pyspark.sql.connect") else Driver(spark)
 
 

@@ -309,6 +309,7 @@ def has_gap(scans: Scans, request: Request, passed: Mapping[Segment, int]) -> bo
 
 
 def has_wrong_base(scans: Scans) -> bool:
+    """Tells whether a batch of a log has a base offset that its neighbours contradict (``misplaced``)."""
     runs = [scan.runs for of_segment in scans.values() for scan in of_segment]
     return bool(runs) and bool(misplaced(np.concatenate(runs)).any())
 

@@ -42,6 +42,7 @@ def shown_bytes(raw: bytes) -> str:
 
 
 def kind_of(raw: bytes) -> str:
+    """Says what bytes are: empty, text (printable UTF-8), or bytes."""
     if not raw:
         return "empty, which is not null"
     return "text" if _as_text(raw) is not None else "bytes"

@@ -51,6 +51,7 @@ def lake_address(lake: str, default_scheme: str = "file") -> str:
 
 
 def table_path(address: str, table: str) -> str:
+    """Returns the folder or URI of a table of a lake."""
     return f"{address.rstrip('/')}/{table}"
 
 

@@ -20,10 +20,12 @@ DIVERGED, BEFORE_START, OTHER_ID = "diverged", "before-log-start", "other-topic-
 
 
 def epoch_texts(epochs: Sequence[tuple[int, int]]) -> list[str]:
+    """Returns ``EPOCH@START_OFFSET`` for each pair of leader epoch and start offset."""
     return [f"{epoch}@{offset}" for epoch, offset in epochs]
 
 
 def range_text(first: int, last: int) -> str:
+    """Returns ``FIRST-LAST`` of offsets, both included; one number where they are the same."""
     return f"{first}-{last}" if first != last else str(first)
 
 

@@ -20,7 +20,8 @@ def whole_batches(data: np.ndarray, position: int) -> np.ndarray:
     """Returns BATCH[n]: batches of magic 2 in a damaged range that are whole except for bytes 0 to 15.
 
     data: uint8[], the range and not more. position: of its first byte in the segment. ``size`` is the size
-    that the checksum confirms.
+    that the checksum confirms. A range above MOST_BYTES is not searched, nor the rest of one after
+    ``_STARTS`` places in vain.
     """
     parts: list[np.ndarray] = []
     if len(data) < f.V2_HEADER_SIZE or len(data) > MOST_BYTES:

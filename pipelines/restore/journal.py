@@ -58,7 +58,10 @@ class _Noted:
 
 
 class Journal:
-    """The files of one partition. Before ``find_last`` the last transaction may count as not confirmed."""
+    """Reads and writes the files of one partition.
+
+    Before ``find_last`` the last transaction may count as not confirmed.
+    """
 
     def __init__(self, files: Files) -> None:
         self._files = files

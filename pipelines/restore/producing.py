@@ -125,6 +125,7 @@ def told(function: Callable[[object], object], task: Task) -> tuple[object, JobE
 
 
 def journal_of(task: Task) -> Journal:
+    """Opens the journal of a task's partition, in the folder of ``--state``."""
     return open_journal(task.request.state, task.plan.topic, task.plan.partition)
 
 

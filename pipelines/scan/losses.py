@@ -41,6 +41,7 @@ def tail_text(log: ScannedLog) -> str:
 
 
 def verdict(findings: Findings) -> Verdict:
+    """Returns what a scan found as a verdict: faults, and notes on what it passed over."""
     logs, damages = findings.logs, [damage for _, damage in findings.damages]
     size, segments = sum(log.bytes for log in logs), sum(log.segments for log in logs)
     damaged = sum(damage.size for damage in damages)

@@ -32,6 +32,7 @@ _REST = " (all of them: --json)"
 
 
 def headline(findings: Findings) -> str:
+    """Returns the first line of the report: segments, topics, bytes, records, and how long the scan took."""
     logs = findings.logs
     size, segments = sum(log.bytes for log in logs), sum(log.segments for log in logs)
     records = counted_noun(sum(log.records for log in logs), "record")

@@ -191,6 +191,7 @@ def _fitted(widest: Sequence[int], least: Sequence[int], room: int | None) -> li
 
 
 def csv_lines(columns: Sequence[ResultColumn], lines: Iterable[str]) -> Iterator[str]:
+    """Yields the lines of a CSV file, the header first. lines: the rows as JSON objects, of JSON lines."""
     yield ",".join(csv_cell(column.name) for column in columns)
     # Base64 is no formula, though it may begin with a plus
     are_data = [column.is_number or column.is_binary for column in columns]

@@ -47,6 +47,7 @@ class RecordsFile:
 
 
 def files_by_topic(records: DeltaTable) -> dict[str, list[RecordsFile]]:
+    """Returns the data files of a version of the table records, by topic."""
     by_topic: dict[str, list[RecordsFile]] = defaultdict(list)
     names = ("path", "partition.topic", "partition.partition")
     columns = (column.to_pylist() for column in data_files(records).select(names).columns)

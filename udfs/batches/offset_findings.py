@@ -234,9 +234,10 @@ def _around(
 
 
 def are_certain(lost: np.ndarray, is_compacted: bool) -> np.ndarray:
-    """Returns bool[n]: records were at the lost offsets; the log cleaner may have removed some.
+    """Returns bool[n]: whether records were at the lost offsets for certain.
 
-    lost: of HOLE.
+    They were in a log that is not compacted, and in a batch whose base offset is wrong. From a compacted log
+    the cleaner may have removed the others. lost: the column of HOLE.
     """
     result: np.ndarray = (lost == WRONG_BASE) | (not is_compacted)
     return result

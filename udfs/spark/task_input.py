@@ -200,6 +200,7 @@ class FailedSource:
 
 
 def problem_of(error: SourceError) -> Problem:
+    """Returns what a slice's report says of an error: bytes that can't be read, or a file that changed."""
     return Problem.UNREADABLE if isinstance(error, SourceUnreadable) else Problem.CHANGED
 
 

@@ -90,6 +90,7 @@ def is_object_store(uri: str) -> bool:
 
 
 def is_s3(uri: str) -> bool:
+    """Says whether a canonical URI is of S3 or a store with its interface."""
     return scheme_of(uri) == "s3"
 
 

@@ -62,6 +62,7 @@ def time_window(cursor: Cursor, size: int | None) -> dict[str, int | None]:
 
 
 def session_window(cursor: Cursor) -> dict[str, int | None]:
+    """Reads end and start of a session, in this order (ms since 1970)."""
     end = cursor.number(8)
     return {"start": cursor.number(8), "end": end}
 

@@ -43,6 +43,7 @@ def session_key(data: bytes, key: Read) -> dict[str, Any]:
 
 
 def window_type(key: pa.DataType, has_sequence: bool = False) -> pa.DataType:
+    """Returns the Arrow type of ``time_key`` and ``session_key``, with a sequence of ``window_store_key``."""
     sequence = [("sequence", pa.int32())] if has_sequence else []
     return pa.struct([("key", key), ("start", pa.int64()), ("end", pa.int64()), *sequence])
 
@@ -70,6 +71,7 @@ def changed(data: bytes, value: Read) -> dict[str, object]:
 
 
 def changed_type(value: pa.DataType) -> pa.DataType:
+    """Returns the Arrow type of ``changed``. value: the one of the inner values."""
     return pa.struct([("new", value), ("old", value), ("isLatest", pa.bool_())])
 
 
@@ -124,6 +126,7 @@ def _base64(held: bytes | None) -> str | None:
 
 
 def suppressed_type(value: pa.DataType) -> pa.DataType:
+    """Returns the Arrow type of ``suppressed``. value: the one of the inner values."""
     context = pa.struct(
         [
             ("headers", HEADER_TYPE),
@@ -152,6 +155,7 @@ def registration(data: bytes, primary: Read) -> dict[str, Any]:
 
 
 def registration_type(primary: pa.DataType) -> pa.DataType:
+    """Returns the Arrow type of ``registration``. primary: the one of the primary key."""
     return pa.struct(
         [
             *(("hash", pa.string()), ("instruction", pa.string()), ("primaryKey", primary)),
@@ -174,6 +178,7 @@ def response(data: bytes, foreign: Read) -> dict[str, object]:
 
 
 def response_type(foreign: pa.DataType) -> pa.DataType:
+    """Returns the Arrow type of ``response``. foreign: the one of the foreign value."""
     return pa.struct(
         [
             *(("foreignValue", foreign), ("originalValueHash", pa.string())),
@@ -197,6 +202,7 @@ def subscription_key(data: bytes, foreign: Read, primary: Read) -> dict[str, obj
 
 
 def subscription_key_type(foreign: pa.DataType, primary: pa.DataType) -> pa.DataType:
+    """Returns the Arrow type of ``subscription_key``, of those of its two keys."""
     return pa.struct([("foreignKey", foreign), ("primaryKey", primary)])
 
 
@@ -212,6 +218,7 @@ def outer_join_key(data: bytes, key: Read) -> dict[str, Any]:
 
 
 def outer_join_key_type(key: pa.DataType) -> pa.DataType:
+    """Returns the Arrow type of ``outer_join_key``. key: the one of the inner key."""
     return pa.struct([("key", key), ("side", pa.string()), ("timestamp", pa.int64())])
 
 
@@ -233,4 +240,5 @@ def outer_join_values(data: bytes, value: Read) -> list[dict[str, object]]:
 
 
 def outer_join_values_type(value: pa.DataType) -> pa.DataType:
+    """Returns the Arrow type of ``outer_join_values``. value: the one of both sides."""
     return pa.list_(pa.struct([("left", value), ("right", value)]))

@@ -241,6 +241,7 @@ def _record(type_: AvroType, made: _Making) -> Reader:
 
 
 def check_depth(depth: int, at: int) -> None:
+    """Raises a PayloadError for a value at byte ``at`` that is MAX_DEPTH levels deep or more."""
     if depth >= MAX_DEPTH:
         raise PayloadError("too_deep", f"more than {MAX_DEPTH} levels", at)
 

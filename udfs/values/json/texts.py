@@ -83,6 +83,7 @@ def of_avro(type_: AvroType) -> JsonTextDecoder:
 
 
 def of_message(message: MessageReader) -> JsonTextDecoder:
+    """Returns a decoder of payloads of a message of Protobuf."""
     return JsonTextDecoder(ProtobufColumns(message), lambda values: _message(message, values, ()))
 
 

@@ -143,7 +143,7 @@ def _named(field: pa.Field, name_counts: Counter[str], taken: set[str]) -> pa.Fi
 
 
 def own_name(name: str, type_: pa.DataType) -> str:
-    """Returns the name of a field whose type differs from that of the field that has the name."""
+    """Returns ``NAME_TYPE``, such as ``id_int64``: for a field whose name one of another type has."""
     return f"{name}_{str(type_).partition('<')[0].partition('(')[0].partition('[')[0]}"
 
 

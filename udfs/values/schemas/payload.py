@@ -63,6 +63,7 @@ class PayloadError(ValueError):
 
 
 def canonical_bytes(value: bytes) -> dict[str, str]:
+    """Returns bytes as they stand in canonical JSON: ``{"bytes": BASE64}``."""
     return {"bytes": base64.b64encode(value).decode()}
 
 

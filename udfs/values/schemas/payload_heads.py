@@ -94,6 +94,7 @@ def with_schema_header(headers: pa.Array | None, side: str, rows: int) -> np.nda
 
 
 def pairs_at(headers: pa.Array | None, row: int) -> list[tuple[str, bytes | None]]:
+    """Returns the headers of a row as pairs of key and value; [] where there are none."""
     return pairs_of(None if headers is None else headers[row].as_py())
 
 
