@@ -355,3 +355,27 @@ def test_ids_of_a_registry_that_is_not_there_stay_a_guess_with_a_reason() -> Non
     label = topic_labels(reader, "orders", rows)[VALUE]
     assert {reader.read("orders", VALUE, row[VALUE], (), label).reason for row in rows} == {"unknown_id"}
     assert topic_labels(reader, "a-store-changelog", rows)[VALUE] != label
+
+
+# Of an application of 4.4: floats, of which "B@iU" reads as text, and keys of sessions by long
+_FLOATS = ("4204e6bf", "4221c5cc", "415b86e0", "42406955")
+_SESSIONS = (
+    "000000d18c2e2800000001a1ee5665b0000001a1ee5665b0",
+    "000000d18c2e2801000001a1ee56662d000001a1ee56662d",
+)
+
+
+@pytest.mark.parametrize(
+    ("topic", "payloads"),
+    [
+        ("fuel-levels", _FLOATS),
+        ("fuel-sessions", _SESSIONS),
+        ("__transaction_state", ("00000005666c656574",)),
+    ],
+)
+def test_other_bytes_are_no_text_and_no_ids(topic: str, payloads: tuple[str, ...]) -> None:
+    rows = [{KEY: bytes.fromhex(payload), VALUE: None, "headers": None} for payload in payloads]
+    reader = PayloadReader(Registry())
+    label = topic_labels(reader, topic, rows)[KEY]
+    decoded = [reader.read(topic, KEY, row[KEY], (), label) for row in rows]
+    assert {(one.format, one.reason) for one in decoded} == {("bytes", None)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka_log_lake.udfs.values.apps.payloads import label_of
@@ -14,6 +14,7 @@ from kafka_log_lake.udfs.values.apps.recognise import (
     recognise,
 )
 from kafka_log_lake.udfs.values.apps.topic_format import TopicFormat
+from kafka_log_lake.udfs.values.internal.topics import TOPICS
 from kafka_log_lake.udfs.values.schemas.payload import DecodedPayload
 from kafka_log_lake.udfs.values.schemas.payload_heads import ID_SIZE, pairs_of
 from kafka_log_lake.udfs.values.schemas.payloads import KEY, VALUE, PayloadReader
@@ -21,6 +22,7 @@ from kafka_log_lake.udfs.values.schemas.plain_payloads import LOOK, plain_of
 
 _UNKNOWN = ("unknown_id", "unknown_guid")
 _GUID_END, _MOST_ID, _FEW = 17, 1 << 24, 4
+_TIMES = (slice(8), slice(-8, None))  # of the first eight bytes, or of the last
 
 
 def topic_labels(reader: PayloadReader, topic: str, rows: Sequence[Mapping[str, object]]) -> dict[str, str]:
@@ -28,6 +30,8 @@ def topic_labels(reader: PayloadReader, topic: str, rows: Sequence[Mapping[str, 
 
     rows: the first data records of the topic, with key, value and headers as in ``records``.
     """
+    if topic in TOPICS:
+        return dict.fromkeys((KEY, VALUE), "bytes")  # messages of Kafka's, no texts and no schemas
     declared = reader.formats.of(topic)
     labels = {} if declared is None else {side: label_of(declared, side) for side in (KEY, VALUE)}
     return {side: labels.get(side) or _label(reader, topic, side, rows) for side in (KEY, VALUE)}
@@ -55,15 +59,23 @@ def _label(reader: PayloadReader, topic: str, side: str, rows: Sequence[Mapping[
     serde = "" if has_own_layout(topic, side) else number(payload for payload, _ in payloads)
     if serde:
         return LOOK if may_be_framed else TopicFormat("plain", serde, serde, is_declared=False).label
-    return plain_of(decoded) if may_be_framed else plain_of(map(_without_guess, decoded)) or LOOK
+    if may_be_framed:
+        return plain_of(decoded)
+    return plain_of(map(_without_guess, decoded)) or ("bytes" if _has_one_size(payloads) else LOOK)
+
+
+def _has_one_size(payloads: Sequence[tuple[bytes, object]]) -> bool:
+    """Returns whether all payloads have one length, such as numbers: some may read as text by chance."""
+    return len({len(payload) for payload, _ in payloads}) == 1
 
 
 def _may_name_schemas(payloads: Sequence[bytes]) -> bool:
     """Returns whether the first bytes of payloads may be ids of schemas that are not at hand.
 
-    It is a guess: few ids, such as a registry gives, each with content after it, and no times.
+    It is a guess: few ids, such as a registry gives, each with content after it, and no times, which windowed
+    keys end with.
     """
-    if not payloads or all(is_time(int.from_bytes(payload[:8], "big", signed=True)) for payload in payloads):
+    if not payloads or any(_are_times(payload[part] for payload in payloads) for part in _TIMES):
         return False
     heads = {payload[:_GUID_END] if payload[0] else payload[:ID_SIZE] for payload in payloads}
     ids = [int.from_bytes(head[1:], "big", signed=True) for head in heads if len(head) == ID_SIZE]
@@ -71,6 +83,10 @@ def _may_name_schemas(payloads: Sequence[bytes]) -> bool:
         return False  # a number of four bytes with another one after it
     is_short = all(len(payload) <= ID_SIZE for payload in payloads)
     return not is_short and len(heads) <= max(_FEW, len(set(payloads)) // _FEW)
+
+
+def _are_times(parts: Iterable[bytes]) -> bool:
+    return all(is_time(int.from_bytes(part, "big", signed=True)) for part in parts)
 
 
 def _without_guess(decoded: DecodedPayload) -> DecodedPayload:
