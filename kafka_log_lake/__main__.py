@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_log_lake.pipelines.cli.process import set_up_process
+from kafka_log_lake.pipelines.cli.process import end_undisturbed, set_up_process
 
 
 def script(command: str = "") -> None:
@@ -14,7 +14,10 @@ def script(command: str = "") -> None:
     set_up_process()
     from kafka_log_lake.pipelines.cli.program import main  # takes time: Ctrl-C has to be quiet by now
 
-    code = main(command=command)
+    try:
+        code = main(command=command)
+    finally:
+        end_undisturbed()
     if code:
         raise SystemExit(code)
 

@@ -58,9 +58,16 @@ def _end_quietly_if_interrupted(
 
 def _end_when_terminated(number: int, frame: FrameType | None) -> None:
     """Ends the command as an error does, so that it removes its temporary files; then the signal ends it."""
+    end_undisturbed()
     if "--watch" not in sys.argv:  # ``watch`` ends with 0
         _ended_by.append(number)
     sys.exit(0)
+
+
+def end_undisturbed() -> None:
+    """Ignores SIGTERM in a process that ends by itself, so that it removes its temporary files."""
+    if signal.getsignal(signal.SIGTERM) is _end_when_terminated:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _end_by_signal() -> None:

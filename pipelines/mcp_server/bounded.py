@@ -23,9 +23,12 @@ _NOTE = (
 )
 _LONG = 4096  # characters of a text in an answer
 _MOST_LINE = 16 << 20  # bytes of a line that is parsed
+_CHILD = "kafka_log_lake.pipelines.mcp_server.child"
+_GRACE = 5.0  # seconds in which a command that is ended removes its temporary files
 # Lines of ``cli.status``: the name of a phase, then its seconds or how much is done
 _PROGRESS = re.compile(r"(?!error|warning|interrupted)[\w ]+: \d")
 _ANSWERED = (0, NotFound.exit_code, NotAllSearched.exit_code)
+_running: set[subprocess.Popen[bytes]] = set()
 
 
 @dataclass(frozen=True)
@@ -75,26 +78,28 @@ def answer(argv: Sequence[str], bounds: Bounds) -> dict[str, Any]:
 
 
 def _run(argv: Sequence[str], bounds: Bounds) -> _Said:
-    command = [sys.executable, "-m", "kafka_log_lake", *argv]
+    command = [sys.executable, "-m", _CHILD, *argv]
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # it ends when this process does
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 start_new_session=True,
             )
         except ValueError:  # NUL, half a character
             raise UserError("an argument has characters that no command takes") from None
+        _running.add(process)
         said = _Said()
 
         def end() -> None:
             said.is_cut = said.is_late = True
-            _kill(process)
+            _end(process)
 
         timer = threading.Timer(bounds.seconds, end)
         timer.start()
+        assert process.stdin is not None
         assert process.stdout is not None
         try:
             left = bounds.bytes
@@ -112,18 +117,29 @@ def _run(argv: Sequence[str], bounds: Bounds) -> _Said:
             else:
                 said.is_cut = said.is_cut or len(said.objects) > bounds.rows or left <= 0
         finally:
+            process.stdout.close()  # first: a command that is ended could wait to print the rest
             if said.is_cut:
-                _kill(process)
-            process.stdout.close()
+                _end(process)
             said.code = process.wait()
+            process.stdin.close()
+            _running.discard(process)
             timer.cancel()
         errors.seek(0)
         said.messages = errors.read(_LONG * 16).decode(errors="replace").splitlines()
     return said
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process and its workers."""
+def end_all() -> None:
+    """Ends the commands that run: their client is gone."""
+    for process in tuple(_running):
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends a process and its workers. At SIGTERM a command removes its temporary files, which may be many."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 

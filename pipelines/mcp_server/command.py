@@ -7,13 +7,15 @@ was given. Each call runs a command of this project that only reads, in a proces
 from __future__ import annotations
 
 import logging
+import signal
 from functools import partial
+from types import FrameType
 
 from kafka_log_lake.pipelines.cli.commands.mcp import MCP
 from kafka_log_lake.pipelines.cli.errors import UserError, needs_extra
 from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.engine.run_command import run_command
-from kafka_log_lake.pipelines.mcp_server.bounded import Bounds
+from kafka_log_lake.pipelines.mcp_server.bounded import Bounds, end_all
 
 logger = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"
@@ -40,11 +42,21 @@ def run(
     except ModuleNotFoundError as error:
         raise needs_extra("mcp", error) from None
     server = make_server(sources, settings.lake, Bounds(max_rows, max_bytes, max_seconds))
-    if http is None:
+    if http is not None:
+        logger.info("listening at http://%s:%s/mcp", LOOPBACK, http)
+        server.run("streamable-http", host=LOOPBACK, port=http)
+    else:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _end)
         server.run("stdio")
-        return
-    logger.info("listening at http://%s:%s/mcp", LOOPBACK, http)
-    server.run("streamable-http", host=LOOPBACK, port=http)
+    end_all()
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """Ends by a signal at once: Python would wait for the thread that reads standard input."""
+    end_all()
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
 
 
 main = partial(run_command, MCP, run, with_spark=False)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from functools import partial, wraps
 from typing import Annotated, Any
 
+from anyio import to_thread
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
@@ -43,8 +45,18 @@ def make_server(sources: tuple[str, ...], lake: str | None, bounds: Bounds) -> M
     offered += [tools.scan, tools.inspect] if sources else []
     offered += [tools.query] if lake is not None else []
     for tool in offered:
-        server.tool(annotations=only_reads)(tool)
+        server.tool(annotations=only_reads)(_ends_with_its_call(tool))
     return server
+
+
+def _ends_with_its_call(tool: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a tool in a thread of its own, for which a server whose client is gone does not wait."""
+
+    @wraps(tool)
+    async def call(**arguments: Any) -> Any:
+        return await to_thread.run_sync(partial(tool, **arguments), abandon_on_cancel=True)
+
+    return call
 
 
 class _Tools:

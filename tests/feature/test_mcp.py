@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import http.client
+import json
+import os
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Coroutine
+import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +42,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Server:
     """Calls of tools, each in a session of its own."""
 
-    def __init__(self, root: Path, *options: str) -> None:
+    def __init__(self, root: Path, *options: str, temporary: Path | None = None) -> None:
         argv = ["-m", "kafka_log_lake", "mcp", str(root / "logs"), "--lake", str(root / "lake"), *options]
-        self._parameters = StdioServerParameters(command=sys.executable, args=argv, cwd=str(root))
+        variables = None if temporary is None else {"TMPDIR": str(temporary)}
+        self._parameters = StdioServerParameters(
+            command=sys.executable, args=argv, cwd=str(root), env=variables
+        )
 
     def call(self, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
         async def run() -> list[Any]:
@@ -122,11 +129,63 @@ def test_no_argument_reads_or_writes_another_file(root: Path) -> None:
     assert sorted(one.name for one in root.iterdir()) == ["lake", "logs", "secret"]
 
 
-def test_time_and_bytes_of_an_answer_are_bounded(root: Path) -> None:
-    endless = "SELECT count(*) AS n FROM range(1000000000000) AS a, range(1000000) AS b WHERE hash(a, b) = 1"
+_ENDLESS = "SELECT count(*) AS n FROM range(1000000000000) AS a, range(1000000) AS b WHERE hash(a, b) = 1"
+
+
+@pytest.mark.parametrize("ending", ["standard input ends", signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_query_ends_with_its_server(root: Path, tmp_path: Path, ending: str | signal.Signals) -> None:
+    initialize = {
+        "protocolVersion": "2025-03-26",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
+    query = {"name": "query", "arguments": {"statement": _ENDLESS}}
+    argv = [
+        sys.executable,
+        "-m",
+        "kafka_log_lake",
+        "mcp",
+        "--lake",
+        str(root / "lake"),
+        "--max-seconds",
+        "120",
+    ]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+    ) as server:
+        assert server.stdin is not None
+        for call in (
+            {"id": 1, "method": "initialize", "params": initialize},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/call", "params": query},
+        ):
+            server.stdin.write(json.dumps({"jsonrpc": "2.0", **call}).encode() + b"\n")
+            server.stdin.flush()
+        _wait_until(lambda: any(tmp_path.iterdir()))  # the folder of the query's database
+        if isinstance(ending, signal.Signals):
+            server.send_signal(ending)
+        else:
+            server.stdin.close()
+        try:
+            server.wait(30)
+        finally:
+            server.kill()
+    _wait_until(lambda: not any(tmp_path.iterdir()))
+
+
+def _wait_until(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def test_time_and_bytes_of_an_answer_are_bounded(root: Path, tmp_path: Path) -> None:
     wide = ", ".join(f"repeat('x', 4000) AS c{i}" for i in range(9))
-    late, long, listed, *too_large = Server(root, "--max-seconds", "8", "--max-bytes", "20000").call(
-        ("query", {"statement": endless}),
+    server = Server(root, "--max-seconds", "8", "--max-bytes", "20000", temporary=tmp_path)
+    late, long, listed, *too_large = server.call(
+        ("query", {"statement": _ENDLESS}),
         ("query", {"statement": "SELECT repeat('x', 9000) AS x FROM range(9)"}),
         ("query", {"statement": "SELECT 1 AS a, range(100000) AS b"}),
         ("query", {"statement": f"SELECT {wide}"}),
@@ -146,6 +205,7 @@ def test_time_and_bytes_of_an_answer_are_bounded(root: Path) -> None:
         assert one.structured_content["rows"] == []
         assert one.structured_content["is_cut"]
         assert one.structured_content["not_searched"][0].startswith("the first row is larger than 20,000 b")
+    assert not list(tmp_path.iterdir())  # spilled data of a query that was ended may be large
 
 
 def test_tools_say_that_they_only_read(root: Path) -> None:
