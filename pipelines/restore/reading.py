@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafka_log_lake.pipelines.engine.delta import sql_literal
 from kafka_log_lake.pipelines.restore.plan import NAMES, PartitionPlan, source_of
@@ -71,7 +72,7 @@ class Window:
     @property
     def bytes(self) -> int:
         """Returns the bytes of keys and values."""
-        return sum(len(data) for side in (self.keys, self.values) for data in side if data is not None)
+        return sum(map(len, filter(None, chain(self.keys, self.values))))
 
     def halves(self) -> tuple[Window, Window]:
         """Returns two windows of half as many records each. There are two records at least."""
@@ -99,22 +100,38 @@ class PartitionReader:
         self._request, self._plan, self._database = request, plan, database
         place = f"r.topic = {sql_literal(plan.topic)} AND r.partition = {plan.partition}"
         self._where = " AND ".join([place, *request.conditions])
-        self._last: int | None = None
 
     def windows(self, begin: int, limits: Limits, now: int) -> Iterator[Window]:
         """Yields windows from an offset on. now: ms since 1970, as of the judgement of timestamps."""
         places = list(pairwise(self._cuts(begin)))
         with ThreadPoolExecutor(1) as thread:
-            waiting = [thread.submit(self._rows, *place) for place in places[:1]]
-            for number, place in enumerate(places):
-                rows = waiting.pop().result()
+            waiting = [thread.submit(self.window, *place, limits, now) for place in places[:1]]
+            for number in range(len(places)):
+                window = waiting.pop().result()
                 if number + 1 < len(places):
-                    waiting.append(thread.submit(self._rows, *places[number + 1]))
-                yield self._window(place, rows, limits, now)
+                    waiting.append(thread.submit(self.window, *places[number + 1], limits, now))
+                yield window
 
     def window(self, begin: int, end: int, limits: Limits, now: int) -> Window:
         """Returns the records with offsets from ``begin`` to ``end`` - 1, with no regard to their size."""
-        return self._window((begin, end), self._rows(begin, end), limits, now)
+        rows = self._rows(begin, end)
+        offsets, timestamps, keys, values, headers = (column.to_pylist() for column in rows.columns)
+        named = [pairs and [(header["key"], header["value"]) for header in pairs] for pairs in headers]
+        if self._request.with_origin:
+            named = [[*(pairs or ()), *self._origin(at)] for pairs, at in zip(named, offsets, strict=True)]
+        columns: list[list[Any]] = [offsets, keys, values, named, timestamps, self._targets(rows)]
+        held: dict[int, str] = {}
+        twice, closely = _unusual(rows, limits, now)
+        for number in range(len(offsets)) if self._request.with_origin else closely.tolist():
+            of_record = (keys[number], values[number], named[number], timestamps[number])
+            reason = "its offset is there twice" if twice[number] else _why_held(*of_record, limits, now)
+            if reason:
+                held[number] = reason
+        reasons = [(offsets[number], reason) for number, reason in held.items()]
+        if held:
+            columns = [[one for number, one in enumerate(column) if number not in held] for column in columns]
+        offsets, keys, values, named, timestamps, targets = columns
+        return Window((begin, end), offsets, keys, values, named, timestamps, targets, reasons)
 
     def _cuts(self, begin: int) -> list[int]:
         """Returns offsets between which a window's worth of batches lies, the first and the end too."""
@@ -143,37 +160,12 @@ class PartitionReader:
         statement = (
             'SELECT r."offset", r.timestamp_ms, r.key, r.value, r.headers '
             f"FROM {source_of(self._request)} AS r "
-            f'WHERE {self._where} AND r."offset" >= {begin} AND r."offset" < {end} ORDER BY r."offset"'
+            f'WHERE {self._where} AND r."offset" >= {begin} AND r."offset" < {end}'
         )
-        return self._database.cursor().sql(statement).to_arrow_table()
-
-    def _window(self, place: tuple[int, int], rows: pa.Table, limits: Limits, now: int) -> Window:
-        offsets, timestamps, keys, values, headers = (column.to_pylist() for column in rows.columns)
-        named = [None if pairs is None else [(h["key"], h["value"]) for h in pairs] for pairs in headers]
-        if self._request.with_origin:
-            named = [[*(pairs or ()), *self._origin(at)] for pairs, at in zip(named, offsets, strict=True)]
-        held: list[tuple[int, str]] = []
-        kept: list[int] = []
-        # Few records are looked at more closely: most of them are small, and of a time that the target takes
-        low, high, most = now - limits.before, now + limits.after, limits.max_bytes - _OVERHEAD
-        for number, (offset, key, value, pairs, time) in enumerate(
-            zip(offsets, keys, values, named, timestamps, strict=True)
-        ):
-            reason = ""
-            if offset == self._last:
-                reason = "its offset is there twice"
-            elif pairs or not time or not low <= time <= high or len(key or b"") + len(value or b"") > most:
-                reason = _why_held(key, value, pairs, time, limits, now)
-            self._last = offset
-            if reason:
-                held.append((offset, reason))
-            else:
-                kept.append(number)
-        columns: list[list[Any]] = [offsets, keys, values, named, timestamps, self._targets(rows)]
-        if held:
-            columns = [[column[number] for number in kept] for column in columns]
-        offsets, keys, values, named, timestamps, targets = columns
-        return Window(place, offsets, keys, values, named, timestamps, targets, held)
+        rows = self._database.cursor().sql(statement).to_arrow_table()
+        # Most files are in the order of offsets; DuckDB's sort would copy all values
+        is_sorted = np.all(np.diff(rows.column("offset").to_numpy()) >= 0)
+        return rows if is_sorted else rows.sort_by("offset")
 
     def _targets(self, rows: pa.Table) -> list[int]:
         """Returns the partition of the target of each record; one without a key keeps its own, modulo N."""
@@ -201,6 +193,21 @@ def open_reader(request: Request, plan: PartitionPlan) -> PartitionReader:
 def _opened(lake: str, at: str | None) -> duckdb.DuckDBPyConnection:
     """Opens the lake with one thread, as partitions are read side by side."""
     return open_database(lake, NAMES, 1, at)
+
+
+def _unusual(rows: pa.Table, limits: Limits, now: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns whether each record's offset is that of the one before, and the numbers of unusual records.
+
+    Few records are looked at more closely: most are small, without headers, and of a time that the target
+    takes.
+    """
+    offsets, times = (rows.column(name).to_numpy() for name in ("offset", "timestamp_ms"))
+    sizes = [pc.fill_null(pc.binary_length(rows.column(name)), 0).to_numpy() for name in ("key", "value")]
+    headers = pc.fill_null(pc.list_value_length(rows.column("headers")), 0).to_numpy()
+    twice = np.diff(offsets, prepend=-1) == 0
+    of_time = (times == 0) | (times < now - limits.before) | (times > now + limits.after)
+    is_large = np.add(*sizes, dtype=np.int64) > limits.max_bytes - _OVERHEAD
+    return twice, np.flatnonzero(twice | of_time | is_large | (headers > 0))
 
 
 def _why_held(

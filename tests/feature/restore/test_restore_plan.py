@@ -15,7 +15,7 @@ from kafka_log_lake.pipelines.restore import producing, targets, verify
 from kafka_log_lake.pipelines.restore.journal import Entry, open_journal
 from kafka_log_lake.pipelines.restore.plan import PartitionPlan, TopicPlan
 from kafka_log_lake.pipelines.restore.producing import Task, is_committed
-from kafka_log_lake.pipelines.restore.reading import Limits
+from kafka_log_lake.pipelines.restore.reading import Limits, open_reader
 from kafka_log_lake.pipelines.restore.request import Request, read_properties
 from kafka_log_lake.pipelines.restore.state import State, alone, check_sources
 from tests.kafka.broker import free_port
@@ -309,3 +309,27 @@ def test_disks_with_names_are_healed_and_what_no_disk_has_is_said(
     logs.put(tmp_path / "b" / "orders-0", 0, whole, damaged, logs.batch(8, 2))
     disks = [word for disk in ("a", "b") for word in ("--source", f"{disk}={tmp_path / disk}")]
     assert planned(capsys, *disks, "--state", tmp_path / "state") == {"orders": ("orders", 6, 0, 1)}
+
+
+def test_records_are_read_by_offset_and_what_can_not_be_written_is_held_back(tmp_path: Path) -> None:
+    time, day = 1_700_000_000_000, 86_400_000
+    odd = (Record(None, b"x" * 900), Record(None, b"", timestamp_delta=-9 * day), Record(b"k", b"last"))
+    folder, lake = tmp_path / "logs" / "odd-0", tmp_path / "lake"
+    of_lake = ("--source", str(folder.parent), "--lake", str(lake))
+    logs.put(folder, 4, Batch(odd, base_offset=4, base_timestamp=time).encode(), logs.batch(5, 1))
+    assert main(["decode", *of_lake]) == 0
+    named = Record(b"k", b"v", headers=((b"\xff", b"h"),)), Record(b"k", None, headers=((b"name", None),))
+    logs.put(folder, 0, Batch((Record(), *named, Record(None, b"v")), base_timestamp=time).encode())
+    assert main(["decode", *of_lake]) == 0  # its file is the newer one
+    request = Request(str(lake), None, "", str(tmp_path))
+    reader = open_reader(request, PartitionPlan("odd", 0, "odd", 8, 0, 0, 6))
+    (window,) = reader.windows(0, Limits(900, before=day), time)
+    assert window.held == [
+        (1, "the name of a header is not UTF-8"),
+        (4, "it is larger than max.message.bytes or segment.bytes of the target"),
+        (5, "message.timestamp.before.max.ms of the target refuses its timestamp"),
+        (5, "its offset is there twice"),
+    ]
+    assert window.offsets == [0, 2, 3, 6]
+    assert window.headers == [None, [("name", None)], None, None]
+    assert (window.keys, window.values) == ([None, b"k", None, b"k"], [None, None, b"v", b"last"])
