@@ -127,6 +127,7 @@ _KEPT_PLANS = {
 _SMALL_PLANS = "spark.sql.optimizer.dynamicPartitionPruning.enabled"
 
 _AT_ONCE = 4
+_REGISTERED = "kafka_log_lake.registered"  # of a session that may have views already
 
 # Nearly every view reads one of these tables, and Spark takes 0.1 s to plan each read of a Delta table, a
 # second in a new JVM: a table with at most this many rows becomes a view that holds them. Joins with no rows
@@ -263,19 +264,25 @@ def _create_all(
             future.result()
         views = [view for view in views if view.name not in small.result()]
     with configured(spark, _KEPT_PLANS):
-        _create_functions(spark, views)
+        is_first = not spark.conf.get(_REGISTERED, "")
+        if is_first:
+            _create_functions(spark, views, over_empty=True)
         create_views(
             [view for view in views if view.has_defaults],
             lambda view: [view.view("TEMPORARY", view.select)],
             spark.sql,
         )
+        if not is_first:
+            _create_functions(spark, views, over_empty=False)
+        spark.conf.set(_REGISTERED, "true")
 
 
-def _create_functions(spark: SparkSession, views: Sequence[View]) -> None:
-    """Creates the table functions that the session does not have, each over views without rows.
+def _create_functions(spark: SparkSession, views: Sequence[View], over_empty: bool) -> None:
+    """Creates the table functions that the session does not have.
 
     A function is kept as its text, so it reads the views that the session has when it is called. Spark also
-    analyzes the text here, with all that the views below it read: a quarter of a first ``register``.
+    analyzes the text here, with all that the views below it read: a quarter of a first ``register``, were it
+    not for ``over_empty``: views without rows are there meanwhile. A session that has views keeps them.
     """
     made = {view: view.function("TEMPORARY", view.select) for view in views if view.parameters}
     digests = {view: hashlib.sha256(creation.encode()).hexdigest() for view, creation in made.items()}
@@ -286,7 +293,7 @@ def _create_functions(spark: SparkSession, views: Sequence[View]) -> None:
         if spark.conf.get(key(view.name), "") != digest or not spark.catalog.functionExists(view.name)
     ]
     read = set().union(*(view.reads(other.name for other in views) for view in new))
-    below = [view for view in views if view.name in read]
+    below = [view for view in views if over_empty and view.name in read]
     empty = [f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {no_rows(view.columns)}" for view in below]
     try:
         with ThreadPoolExecutor(_AT_ONCE) as threads:

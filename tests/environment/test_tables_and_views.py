@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-import kafka_log_lake
 from kafka_log_lake.pipelines.cli.errors import UserError
-from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.dataframes.register import register_views
 from kafka_log_lake.pipelines.engine.session import ONLY_PLANS
 from kafka_log_lake.pipelines.lake.address import sql_table
@@ -25,9 +23,7 @@ from kafka_log_lake.pipelines.plan.ledger import LedgerRow
 from kafka_log_lake.pipelines.views.declared import VIEWS
 from kafka_log_lake.pipelines.views.permanent import register_in_catalog
 from kafka_log_lake.udfs.format.schema import RECORDS, TABLES
-from tests.support import as_command
 from tests.support.lake_rows import insert
-from tests.support.logs import batches, put
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,41 +95,6 @@ def test_a_lake_of_another_release_is_refused(spark: SparkSession, lake: str, ve
     )
     with pytest.raises(UserError, match=f"schema version {version}.*{how}"):
         create_tables(lake)
-
-
-def test_register_shows_an_earlier_state(spark: SparkSession, lake: str, tmp_path: Path) -> None:
-    runs = []
-    for count in (1, 2):
-        put(tmp_path / "logs" / "a-0", 0, *batches(0, count))
-        runs.append(as_command.decode(None, Settings(lake=lake, source=(str(tmp_path / "logs"),))).run_id)
-    for run, expected in ((runs[0], 3), (None, 6), (runs[1], 6)):
-        kafka_log_lake.register(spark, lake, at=run)
-        row = spark.sql("SELECT (SELECT count(*) FROM records), (SELECT max(offset) FROM committed_records)")
-        assert row.first() == (expected, expected - 1)
-        records = spark.sql("SELECT records FROM compaction_report(at_ms => 0)").first()
-        assert records == (expected,)
-    spark.sql("DROP TEMPORARY FUNCTION compaction_report")
-    kafka_log_lake.register(spark, lake, at=runs[0])
-    assert spark.sql("SELECT records FROM compaction_report(at_ms => 0)").first() == (3,)
-
-
-def test_register_creates_what_is_named_alone(spark: SparkSession, lake: str) -> None:
-    session = spark.newSession()
-    kafka_log_lake.register(session, lake, views=["lost_offsets", "crc32c"])
-    views = {row.viewName for row in session.sql("SHOW VIEWS").collect()}
-    assert session.table("lost_offsets").collect() == []
-    assert session.sql("SELECT crc32c(x'00')").collect() != []
-    assert {"lost_offsets", "segments"} <= views
-    assert views.isdisjoint({"messages", "records", "hanging_transactions"})
-    with pytest.raises(UserError, match=r"^views: there is no 'mesages'; did you mean messages\?$"):
-        kafka_log_lake.register(session, lake, views="mesages")
-    with pytest.raises(UserError, match=r"^views: there is no ''"):
-        kafka_log_lake.register(session, lake, views=[])
-
-
-def test_register_refuses_a_folder_without_a_lake(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="there is no lake"):
-        kafka_log_lake.register(spark, str(tmp_path))
 
 
 def test_catalog_schema_needs_a_catalog_that_stays(spark: SparkSession, lake: str) -> None:
