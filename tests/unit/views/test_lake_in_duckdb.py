@@ -23,6 +23,7 @@ from kafka_log_lake.pipelines.cli.settings import Settings
 from kafka_log_lake.pipelines.query import command as query
 from kafka_log_lake.pipelines.sql import answers
 from kafka_log_lake.pipelines.sql.kept import MOST_ROWS
+from kafka_log_lake.pipelines.sql.small_views import small_views
 from tests.support import as_command
 from tests.support.answers import answer
 from tests.support.docs import ROOT, blocks
@@ -250,3 +251,13 @@ def test_a_question_that_is_asked_again_reads_no_file_unless_the_lake_is_large(
         with nullcontext() if most else pytest.raises(duckdb.Error):
             asked.append(database.execute("SELECT topic, segments FROM logs").fetchall())
     assert asked == [[("t", 1)]] * (1 + most)
+
+
+def test_a_lake_whose_small_views_spark_has_to_compute_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """``register`` then gives the same rows, but takes longer: the log says why."""
+    assert small_views(str(tmp_path), {}, {"log_starts"}) == {}
+    (line,) = caplog.messages
+    assert line.startswith(f"views of {tmp_path} take longer, as DuckDB can't compute the small ones: ")
+    assert "there is no lake" in line
