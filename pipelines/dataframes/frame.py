@@ -29,7 +29,7 @@ _CHUNK_POSITION, _SEGMENT = "chunk_position", "segment"  # of raw_segments
 _PATH, _LENGTH, _CONTENT = "path", "length", "content"  # of binaryFile
 _CHUNK = ("content", _SEGMENT, _CHUNK_POSITION)  # the columns of raw_segments that make a chunk
 _OF_LANDED = ("chunk_bytes", "crc32c", "whole_bytes")  # others that the tasks read
-_TASKS = 200  # what Spark shuffles to by default
+_SHUFFLED = "spark.sql.shuffle.partitions"  # "auto" where Databricks chooses it
 _TYPES = {
     "topic": ("string",),
     "partition": ("tinyint", "smallint", "int", "bigint"),
@@ -150,8 +150,12 @@ def decode_frame(
 
 
 def _tasks(driver: Driver) -> int:
-    """Returns the largest number of tasks for landed chunks; Spark makes fewer of fewer segments."""
-    return max(_TASKS, driver.parallelism() * TASKS_PER_CORE)
+    """Returns the most tasks for landed chunks: those of a shuffle, or those that keep all cores busy.
+
+    Spark makes fewer of fewer segments.
+    """
+    shuffled = driver.spark.conf.get(_SHUFFLED) or ""
+    return max(int(shuffled) if shuffled.isdigit() else 0, driver.parallelism() * TASKS_PER_CORE)
 
 
 def _is_landed(driver: Driver, df: DataFrame, *given: Given | None) -> bool:
