@@ -32,6 +32,7 @@ READS = frozenset({_KIND.SELECT})
 IN_MEMORY = READS | {_KIND.CREATE, _KIND.DROP, _KIND.INSERT, _KIND.UPDATE, _KIND.DELETE, _KIND.SET}
 # The advice to change a setting: the configuration is locked
 _SETTING = re.compile(r"(, or|\. Use) SET \w+ ?=[^.]*")
+_OF_DUCKDB = re.compile(r' Did you mean "pg_\w+"\?')  # its own catalog: nobody who asks a lake means that
 
 
 class UnknownName(UserError):
@@ -168,7 +169,8 @@ def _wrong_statements_in_one_line(advise: Callable[[], str] = str) -> Iterator[N
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
     except (duckdb.Error, pa.ArrowException) as error:
-        head = _SETTING.sub("", " ".join(with_own_paths(str(error)).split("\nLINE ")[0].split()))
+        said = " ".join(with_own_paths(str(error)).split("\nLINE ")[0].split())
+        head = _OF_DUCKDB.sub("", _SETTING.sub("", said))
         kind = UnknownName if isinstance(error, duckdb.CatalogException) else UserError
         raise kind(f"SQL: {head}{advise()}") from None
 

@@ -35,6 +35,7 @@ def prepared(spark: SparkSession, lake_template: str) -> Callable[[str, str], li
         (";", "error: SQL: there is no statement"),
         ("SELECT 1; SELECT 2", "error: SQL: one statement at a time"),
         ("SELECT * FROM segmnts", 'Table with name segmnts does not exist! Did you mean "segments"?'),
+        ("FROM constraints", "Table with name constraints does not exist!\n"),
         ("SELECT kafka_partitio(key, 3) FROM records", 'Did you mean "kafka_partition"?'),
         ("SELECT ofset FROM records", 'Candidate bindings: "offset"'),
         (
