@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction, RemoveAction
 
+from kafka_log_lake.pipelines.cli.values import is_topic_name
 from kafka_log_lake.pipelines.engine.delta import (
     add_action,
     data_files,
@@ -110,10 +111,9 @@ class TypedJob:
         changed = []
         for number, topic in enumerate(meant, 1):
             self.progress = f"topic {number:,} of {len(meant):,}, {topic}"
-            if "%" in typed_files.table_folder(topic):  # no legal name of Kafka's: deltalake decodes the path
-                log.warning(
-                    "%s gets no typed table: its name has characters that Kafka does not allow", topic
-                )
+            # deltalake decodes a path; the folder of ".." would be the lake's own
+            if not is_topic_name(topic):
+                log.warning("%s gets no typed table: Kafka takes no topic of this name", topic)
                 continue
             updated = _Topic(self._lake, topic, files[topic], options, self._run_stage, records).update()
             if updated is not None:

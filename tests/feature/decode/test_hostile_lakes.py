@@ -132,16 +132,18 @@ def test_a_column_that_a_user_added_to_each_table_breaks_no_job(tmp_path: Path) 
 def test_a_folder_with_an_illegal_name_costs_no_other_topic_its_typed_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Delta escapes the topic's name in paths of data files, and deltalake opens no table of such a name."""
-    for topic in ("sound", "a\nb"):
+    """Delta escapes a topic's name in paths, and the folder of ``..`` would be that of the lake itself."""
+    for topic in ("sound", "a\nb", "..", "."):
         put(tmp_path / "logs" / f"{topic}-0", 0, batch(0))
     lake = str(tmp_path / "lake")
     assert decode(tmp_path) == decode_values.main(["--lake", lake]) == 0
-    assert "a\\nb gets no typed table" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert all(f"warning: {name} gets no typed table" in said for name in ("a\\nb", "..", "."))
+    assert not list((tmp_path / "lake").glob("typed/_delta_log")) + list((tmp_path / "lake").glob("_delta_log"))
     assert len(open_table(f"{lake}/typed/sound").to_pyarrow_table()) == 3
     (run,) = asked(lake, "SELECT run_id FROM runs WHERE job = 'decode'")
     assert decode(tmp_path, "lake", "--redecode", ".") == 0
-    assert connect(lake, at=run[0]).sql("SELECT count(*) FROM records").fetchall() == [(6,)]
+    assert connect(lake, at=run[0]).sql("SELECT count(*) FROM records").fetchall() == [(12,)]
 
 
 def test_a_lake_that_lost_a_table_or_can_not_read_one_is_no_sound_lake(
