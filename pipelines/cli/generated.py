@@ -23,7 +23,7 @@ _CONTROLS = re.compile(
     "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 # What a spreadsheet takes for a formula, as OWASP lists it; what was guarded before is guarded once more
-_FORMULA = re.compile("'*[=+\\-@\t\r\uff1d\uff0b\uff0d\uff20]")
+_FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?[0-9][0-9.,:/ -]*([eE][+-]?[0-9]+)?")
 _QUOTED = re.compile('[,"\r\n]')
 

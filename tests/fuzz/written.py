@@ -215,7 +215,7 @@ def check_restore(pick: random.Random, box: Sandbox) -> None:
 
 
 csv.field_size_limit(1 << 30)
-_GUARDED = re.compile("(?s)'('*[=+\\-@\t\r\uff1d\uff0b\uff0d\uff20].*)")
+_GUARDED = re.compile("(?s)'('*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20].*)")
 _SHOWN = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -229,7 +229,7 @@ def check_csv(written: str, expected: list[list[str]]) -> None:
             unguarded = _GUARDED.fullmatch(cell)
             assert (unguarded[1] if unguarded else cell) == plain
             is_number = re.fullmatch(r"[+-]?[0-9][0-9.,:/ -]*([eE][+-]?[0-9]+)?", cell)
-            assert is_number or cell[:1] not in "=+-@\t\r" or not cell
+            assert is_number or cell[:1] not in "=+-@\t\r\n" or not cell
 
 
 class _Tags(HTMLParser):

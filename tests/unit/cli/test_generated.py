@@ -84,6 +84,7 @@ def test_a_pasted_comment_runs_nothing_where_the_shell_knows_no_comments(tmp_pat
             ("-x", "'-x"),
             ("\tx", "'\tx"),
             ("\rx", '"\'\rx"'),
+            ("\n=x", '"\'\n=x"'),
         ),
         *(
             ("'=1", "''=1"),
