@@ -21,7 +21,7 @@ from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.engine.delta import data_files, open_table
 from kafka_log_lake.pipelines.lake.address import lake_address, table_path
 from kafka_log_lake.pipelines.listing.uris import parse_source
-from kafka_log_lake.pipelines.mcp_server.bounded import Bounds, answer
+from kafka_log_lake.pipelines.mcp_server.bounded import NOTE, Bounds, answer
 from kafka_log_lake.pipelines.plan.listed import list_sources
 from kafka_log_lake.udfs.format.schema import QUARANTINE
 from kafka_log_lake.udfs.storage.byte_source import path_of_uri
@@ -178,8 +178,8 @@ class _Tools:
     def _answer(self, argv: list[str]) -> dict[str, Any]:
         try:
             return answer(argv, self._bounds)
-        except UserError as error:
-            raise ToolError(str(error)) from None
+        except UserError as error:  # it may quote a record
+            raise ToolError(f"{error}\n{NOTE}") from None
 
 
 def _option(name: str, value: object) -> list[str]:
