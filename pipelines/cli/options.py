@@ -75,7 +75,8 @@ class Parser(argparse.ArgumentParser):
         return self._groups[title]
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; see --help")
+        hint = ", after = if it begins with -" if message.endswith("expected one argument") else ""
+        raise UserError(f"{message}{hint}; see --help")
 
     def values(self, argv: Sequence[str] | None) -> dict[str, Any]:
         """Parses arguments, and returns the given values by name.

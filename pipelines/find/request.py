@@ -153,8 +153,8 @@ def make_request(options: Mapping[str, Any], **others: Any) -> Request:
                 raise UserError(f"unknown condition {name!r}{nearest(plain, _ADD)}")
             add(request, texts, wanted)
         except (ValueError, TypeError) as error:
-            shown = option(plain) if wanted else f"--not {option(plain)}"
-            raise UserError(f"{shown} {error}") from None
+            shown = option("where_json" if plain == "json" else plain)
+            raise UserError(f"{shown if wanted else f'--not {shown}'} {error}") from None
     return request
 
 

@@ -51,6 +51,6 @@ def _rows(tables: Iterable[Table], typed: Iterable[TypedTable]) -> Iterator[tupl
 
 
 def _first_words(comment: str) -> str:
-    """Returns the beginning of a comment, up to the first end of a sentence or of a part of it."""
-    ends = (place for sign in (". ", ": ", "; ", ", ", " (") if (place := comment.find(sign)) > 0)
+    """Returns the beginning of a comment, up to the end of its first sentence, or to what explains it."""
+    ends = (place for sign in (". ", ": ", "; ", " (") if (place := comment.find(sign)) > 0)
     return comment[: min(ends, default=len(comment))]

@@ -152,7 +152,7 @@ def test_help_names_every_command() -> None:
     [
         (["decod"], "no such command: decod; did you mean decode?"),
         (["decode", "--lak", "x"], "unknown argument '--lak'; did you mean --lake?"),
-        (["decode", "--lake"], "argument --lake: expected one argument; see --help"),
+        (["export", "--topic", "-a"], "argument --topic: expected one argument, after = if it begins with -"),
         (["decode", "--slice-bytes", "-1"], "--slice-bytes must be a number of bytes above 0"),
         (["query", "--lake", "x"], "the following arguments are required: STATEMENT; see --help"),
         (["query", "--lake", "x", "--format", "xml", "SELECT 1"], "argument --format: invalid choice: 'xml'"),

@@ -141,7 +141,7 @@ def test_a_file_that_is_no_yaml_of_settings_is_one_line(tmp_path: Path, text: st
     [
         (["--topcs", "x"], r"unknown argument '--topcs'; did you mean --topics\?"),
         (["stray"], "unknown argument 'stray': --source goes before its PATH; see --help"),
-        (["--lake"], "expected one argument; see --help"),
+        (["--lake"], "expected one argument, after = if it begins with -; see --help"),
         (["--lake", ""], "--lake must be a non-empty string"),
         (["--topics", "a("], r"--topics must be a regular expression; 'a\(' does not compile: missing \)"),
         (["--slice-bytes", "-1"], "--slice-bytes must be a number of bytes above 0"),

@@ -109,6 +109,8 @@ def test_show_tables_lists_views_by_task_and_the_rest_in_internal(lake: str) -> 
     names = {name: group for group, name, _ in shown}
     assert (names["lost_offsets"], names["records"], names['typed."h.avro"']) == ("damage", "tables", "typed")
     assert "log_starts" not in names
+    about = {name: text for _, name, text in shown}
+    assert about["timestamp_anomalies"].startswith("Records whose timestamps are missing, out of order")
     rest = {name for (name,) in database.sql("SHOW TABLES FROM internal").fetchall()}
     assert {"log_starts", "published_records"} <= rest
     assert database.sql("FROM internal.log_starts").fetchall() == database.sql("FROM log_starts").fetchall()
