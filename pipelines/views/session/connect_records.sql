@@ -1,5 +1,5 @@
 -- The records of Kafka Connect's own topics that a worker reads: configurations, states, source offsets. A topic is Connect's if
--- its name has config, status or offset in it, and more of its records are of one of the three than not
+-- its name has config, cfg, status, state or offset in it, and more of its records are of one of the three than not
 -- Columns:
 --   log_topic string: Topic of the record
 --   log_partition int: Its partition
@@ -14,7 +14,8 @@
 WITH held AS (
   SELECT topic, partition, offset, timestamp, segment, key, value IS NULL AS is_tombstone, kafka_connect_record(key, value) AS record
   FROM committed_records
-  WHERE (lower(topic) LIKE '%config%' OR lower(topic) LIKE '%status%' OR lower(topic) LIKE '%offset%') AND topic NOT IN $INTERNAL_TOPICS
+  WHERE (lower(topic) LIKE '%config%' OR lower(topic) LIKE '%cfg%' OR lower(topic) LIKE '%status%' OR lower(topic) LIKE '%state%'
+      OR lower(topic) LIKE '%offset%') AND topic NOT IN $INTERNAL_TOPICS
 ), counted AS (
   SELECT topic, record.store AS store, count(CASE WHEN record.error IS NULL THEN 1 END) AS read_records, count(*) AS records
   FROM held GROUP BY topic, record.store

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kafka_log_lake.udfs.values.apps import mirror
 from kafka_log_lake.udfs.values.apps.topic_format import TopicFormat, TopicFormats
 from kafka_log_lake.udfs.values.schemas.payload import ERROR_CLASSES
 from kafka_log_lake.udfs.values.schemas.payload_heads import pairs_of
@@ -379,3 +380,17 @@ def test_other_bytes_are_no_text_and_no_ids(topic: str, payloads: tuple[str, ...
     label = topic_labels(reader, topic, rows)[KEY]
     decoded = [reader.read(topic, KEY, row[KEY], (), label) for row in rows]
     assert {(one.format, one.reason) for one in decoded} == {("bytes", None)}
+
+
+def test_topics_of_mirrormaker_may_have_an_underscore_for_a_separator() -> None:
+    """Of MirrorMaker 4.3 with ``replication.policy.separator=_``."""
+    topic = "dc-east_checkpoints_internal"
+    key = base64.b64decode("AA5zdGF0aWMucmVhZGVycwAOZGMtZWFzdF9vcmQudXMAAAAB")
+    value = base64.b64decode("AAAAAAAAAAAAKwAAAAAAAAABAAtoYWxiIOKAkyDCvQ==")
+    reader = PayloadReader(Registry())
+    labels = topic_labels(reader, topic, [{KEY: key, VALUE: value, "headers": None}])
+    found = reader.read(topic, KEY, key, (), labels[KEY]).value
+    assert found == {"consumerGroupId": "static.readers", "topic": "dc-east_ord.us", "partition": 1}
+    assert mirror.clusters("mm2-checkpoint", topic) == ("dc-east", None)
+    assert mirror.source_topic(topic, "dc-east", found["topic"]) == "ord.us"
+    assert mirror.clusters("mm2-offset-sync", "mm2-offset-syncs_dc_west_internal") == (None, "dc_west")

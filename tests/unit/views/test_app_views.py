@@ -266,7 +266,7 @@ def test_other_bytes_under_the_same_names_are_nobodys(made: Callable[..., Ask]) 
 
 def test_records_that_cannot_be_read_do_not_hide_the_others(made: Callable[..., Ask]) -> None:
     ask = made(
-        connect_configs=[
+        integration_cfg=[
             (b"connector-a", CONFIG),
             (b"connector-b", CONFIG),
             (b"commit-b", b"{"),

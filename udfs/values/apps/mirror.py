@@ -72,7 +72,7 @@ def read_side(kind: str, side: str, data: bytes) -> dict[str, object]:
 
 def clusters(kind: str, topic: str) -> tuple[str | None, str | None]:
     """Returns source and target cluster by a topic's name, where it has them: a checkpoint's and a sync's."""
-    parts = re.split(r"\W(?:checkpoints\W)?internal$", topic)[0]
+    parts = re.split(r"[\W_](?:checkpoints[\W_])?internal$", topic)[0]
     if kind == "mm2-checkpoint":
         return parts, None
     return None, parts.removeprefix("mm2-offset-syncs")[1:] if kind == "mm2-offset-sync" else None

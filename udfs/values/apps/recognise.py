@@ -26,9 +26,9 @@ _RESPONSE, _REGISTRATION = "-subscription-response-topic", "-subscription-regist
 _SUBSCRIPTIONS = "-subscription-store-changelog"
 _SHARED = re.compile("shared", re.IGNORECASE)  # in the names of stores of outer joins
 _MIRROR = {
-    "mm2-heartbeat": re.compile(r"(.+\W)?heartbeats"),
-    "mm2-checkpoint": re.compile(r".+\Wcheckpoints\Winternal"),
-    "mm2-offset-sync": re.compile(r"mm2-offset-syncs\W.+\Winternal"),
+    "mm2-heartbeat": re.compile(r"(.+[\W_])?heartbeats"),
+    "mm2-checkpoint": re.compile(r".+[\W_]checkpoints[\W_]internal"),
+    "mm2-offset-sync": re.compile(r"mm2-offset-syncs[\W_].+[\W_]internal"),
 }
 _FIRST_MS, _LAST_MS = 946_684_800_000, 4_102_444_800_000  # the years 2000 to 2100
 _MOST_SEQUENCE, _MOST_PARTITION = 1 << 24, 1 << 16
