@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import yaml
 
 
 class UniqueNames(yaml.SafeLoader):
     """Reads as ``yaml.safe_load``, which takes the last of two values of a name: here it is a YAMLError."""
 
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[object, object]:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
         names = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):

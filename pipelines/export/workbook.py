@@ -6,13 +6,16 @@ import base64
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.generated import without_controls
 from kafka_log_lake.pipelines.sql.json_rows import encoded
+
+if TYPE_CHECKING:
+    from xlsxwriter.worksheet import Worksheet
 
 # Of a sheet, by Excel's specifications and limits; a cell's in UTF-16 code units
 ROWS, COLUMNS, CELL = 1_048_576, 16_384, 32_767
@@ -53,7 +56,7 @@ def write_xlsx(file: BinaryIO, schema: pa.Schema, batches: Iterable[pa.RecordBat
         return count
 
 
-def _write(sheet: Any, row: int, column: int, value: str | bool | int | float | None) -> None:
+def _write(sheet: Worksheet, row: int, column: int, value: str | bool | int | float | None) -> None:
     """Writes a cell: a text as text, whatever it looks like; null as no cell."""
     if isinstance(value, str):
         sheet.write_string(row, column, value)

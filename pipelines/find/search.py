@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -297,7 +297,9 @@ class LogSearch(Searching):
             self._last_offsets[log.partition_dir] = known
         return known
 
-    def _read(self, pool: Workers, segments: Sequence[Segment], work: Any) -> Iterator[SliceResult]:
+    def _read(
+        self, pool: Workers, segments: Sequence[Segment], work: Callable[[Slice], SliceResult]
+    ) -> Iterator[SliceResult]:
         """Yields the results of work on the slices of one log's segments, in their order."""
         return pool.in_order((work, task) for task in tasks_of(segments, is_bounded=False))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -222,7 +222,7 @@ def _end_of(group: Group) -> int | None:
     return int(group.batches["position"][-1] + group.batches["size"][-1])
 
 
-def search_each(work: Any, slices: Sequence[Slice]) -> list[SliceResult]:
+def search_each(work: Callable[[Slice], SliceResult], slices: Sequence[Slice]) -> list[SliceResult]:
     """Returns the results of ``work`` on slices, one after another, up to one that was interrupted."""
     results = []
     for slice_ in slices:

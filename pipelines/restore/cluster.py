@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from kafka_log_lake.udfs.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
     import duckdb
+    from confluent_kafka.admin import AclBinding, AdminClient
 
     from kafka_log_lake.pipelines.restore.request import Request
 
@@ -162,7 +164,7 @@ def lines(rows: Sequence[SecurityDone]) -> list[str]:
 def _acls(request: Request, state: ClusterState, writes: bool) -> list[SecurityDone]:
     from kafka_log_lake.pipelines.restore.clients import admin
 
-    done, asked = list[SecurityDone](), dict[Any, SecurityDone]()
+    done, asked = list[SecurityDone](), dict[AclBinding, SecurityDone]()
     for acl in sorted(state.acls.values(), key=lambda acl: sorted(acl.items())):
         renamed = _renamed(request, acl)
         row = SecurityDone(ACLS, _acl_name(renamed), command=acl_command(renamed, request.bootstrap))
@@ -204,7 +206,7 @@ def _acl_name(acl: Mapping[str, str]) -> str:
     )
 
 
-def _binding(acl: Mapping[str, str]) -> object:
+def _binding(acl: Mapping[str, str]) -> AclBinding | None:
     """Returns an ACL as confluent-kafka has it; None where it does not know it."""
     from confluent_kafka.admin import (
         AclBinding,
@@ -228,12 +230,12 @@ def _binding(acl: Mapping[str, str]) -> object:
         return None
 
 
-def _identity(binding: object) -> tuple[object, ...]:
+def _identity(binding: AclBinding) -> tuple[object, ...]:
     places = ("restype", "name", "resource_pattern_type", "principal", "host", "operation", "permission_type")
     return tuple(getattr(binding, name) for name in places)
 
 
-def _there(client: Any) -> set[tuple[Any, ...]]:
+def _there(client: AdminClient) -> set[tuple[object, ...]]:
     """Returns the ACLs of the target; none where it does not tell them."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import (
@@ -262,7 +264,7 @@ def _there(client: Any) -> set[tuple[Any, ...]]:
     return {_identity(binding) for binding in bindings}
 
 
-def _failure(future: Any) -> str:
+def _failure(future: Future[object]) -> str:
     """Returns why the target refused something, in one line; "" where it did not."""
     from confluent_kafka import KafkaException
 

@@ -23,7 +23,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
 from kafka_log_lake.pipelines.cli.terminal import counted_noun
 from kafka_log_lake.pipelines.restore.clients import admin, consumer
@@ -243,7 +243,7 @@ class _Ends:
 
     def __init__(self, request: Request, topics: Mapping[str, str]) -> None:
         self._request, self.topics = request, topics
-        self._reader: Any = None
+        self._reader: Consumer | None = None
 
     def place(self, topic: str, partition: int) -> tuple[str, int, int] | None:
         """Returns topic, partition and end in the target; None where the topic was not restored."""
@@ -369,7 +369,7 @@ def _key(position: GroupDone) -> tuple[str, int]:
     return position.target, position.target_partition
 
 
-def _said(error: Any) -> str:
+def _said(error: KafkaError) -> str:
     """Returns an error of the target as one line."""
     return " ".join(f"the target: {error.str()} ({error.name()})".split())
 

@@ -16,10 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise, repeat
-from typing import Any
 
 import numpy as np
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from kafka_log_lake.pipelines.cli.errors import RunFailed, UserError
 from kafka_log_lake.pipelines.restore.clients import (
@@ -78,8 +77,8 @@ class _Delivered:
     offsets: dict[int, int] = field(default_factory=dict)
     error: KafkaError | None = None
 
-    def callback(self, number: int) -> Callable[[KafkaError | None, Any], None]:
-        def noted(error: KafkaError | None, message: Any) -> None:
+    def callback(self, number: int) -> Callable[[KafkaError | None, Message], None]:
+        def noted(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 # What is purged after a failure only follows from it
                 if self.error is None or self.error.name() in _PURGED:

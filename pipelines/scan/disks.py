@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafka_log_lake.pipelines.cli.terminal import printable, time_text
 from kafka_log_lake.pipelines.cli.text_tables import Section, size_text
 from kafka_log_lake.pipelines.scan.findings import Findings
 from kafka_log_lake.pipelines.scan.space import Space, space_by_topic, volumes
 from kafka_log_lake.udfs.batches.retention import NOTHING
+
+if TYPE_CHECKING:
+    from kafka_log_lake.pipelines.recover.placement import Placement
 
 
 def leaders(findings: Findings) -> Iterator[Section]:
@@ -27,8 +30,7 @@ def leaders(findings: Findings) -> Iterator[Section]:
         )
 
 
-def _leader(row: Any) -> tuple[str, ...]:
-    """Returns the row of a ``Placement``."""
+def _leader(row: Placement) -> tuple[str, ...]:
     return (
         printable(f"{row.topic}-{row.partition}"),
         str(row.leader),

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -73,7 +72,7 @@ def _run(
     computed = partial(run_apart, database, ThreadPoolExecutor(1))
     with _wrong_statements_in_one_line(partial(advice, database, statement)):
         judged, is_plan = _judged(database, duckdb_text(statement), kinds)
-        relation: Any = computed(lambda: database.sql(judged))
+        relation: duckdb.DuckDBPyRelation | None = computed(lambda: database.sql(judged))
         if relation is None:  # what a shell made
             return pa.schema([]), iter(()), False
         reader = computed(lambda: relation.to_arrow_reader(_BATCH_ROWS))

@@ -10,11 +10,14 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kafka_log_lake.udfs.errors import install
 from kafka_log_lake.udfs.storage.byte_source import SourceUnreadable
 from kafka_log_lake.udfs.storage.regular_file import MOST_SMALL_BYTES, read_regular
+
+if TYPE_CHECKING:
+    from Crypto.PublicKey.RSA import RsaKey
 
 VARIABLE = "KAFKA_LOG_LAKE_TIER_KEYS"
 INSTALL = f"encrypted objects need more packages: {install('tier')}"
@@ -34,7 +37,7 @@ def use_key_files(texts: Sequence[str]) -> None:
         use_tier_keys(dict(text.split("=", 1) for text in texts))
 
 
-def load_key(path: str) -> Any:
+def load_key(path: str) -> RsaKey:
     """Reads an RSA private key from a PEM file.
 
     Raises a ValueError that says what is wrong, and quotes nothing of the file.
