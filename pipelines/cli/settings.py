@@ -65,7 +65,7 @@ class Running(Checked):
 
     @property
     def processes(self) -> int:
-        """Processes that work side by side without Spark; macOS reports only the cores of the machine."""
+        """Returns how many processes work without Spark; macOS tells only the cores of the machine."""
         usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         return self.cores or usable or 1
 

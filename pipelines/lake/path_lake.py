@@ -72,7 +72,7 @@ class PathLake(LakeWriter):
         app_id: str,
         opened: DeltaTable | None = None,
     ) -> None:
-        """opened: the ledger, where it is open already."""
+        """Opens a lake by path. opened: the ledger, where it is open already."""
         super().__init__(on_demand, address, intents, app_id)
         self._files = TableFiles(on_demand, address, self._settings)
         self._lease = intents.lease

@@ -111,7 +111,7 @@ def list_files(
 
 
 def _folders(spark: SparkSession, uri: str) -> tuple[list[str], set[str]]:
-    """Globs of the folders at or below a URI, one per depth; and segments that the URI itself names."""
+    """Returns globs of the folders at or below a URI, one per depth; and segments that the URI names."""
     try:
         roots = _glob(spark, escape(uri)) or _glob(spark, uri)
         if not roots:

@@ -61,7 +61,10 @@ _OWN = (
 
 
 def run(on_demand: SparkOnDemand, settings: Settings, path: Sequence[str], **others: Any) -> None:
-    """Restores. Raises a UserError for wrong arguments, a NotAllRestored where something is not there."""
+    """Restores records into a cluster.
+
+    Raises a UserError for wrong arguments, a NotAllRestored where something is not there.
+    """
     began = time.monotonic()
     check(settings, list(path), others)
     if others["report"] is not None:

@@ -212,7 +212,7 @@ def _rows_of_log(
     log = {name: rows.column(name)[0].as_py() for name in LOG}
 
     def names(bases: np.ndarray) -> pa.Array:
-        """The segments with these base offsets; null without one, and for a file that was not read."""
+        """Returns the segments with these base offsets; null without one and of a file that was not read."""
         at = np.minimum(np.searchsorted(base, bases), len(base) - 1)
         return segments.take(pa.array(at, mask=base[at] != bases))
 

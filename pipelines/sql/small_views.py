@@ -39,13 +39,13 @@ def small_views(lake: str, tables: Mapping[str, DeltaTable], names: Collection[s
     try:
         with one_database(lake, ", ".join(view.name for view in chosen), tables) as database:
             kept = database.execute("SELECT 1 FROM duckdb_schemas() WHERE schema_name = ?", [KEPT])
-            found = {view: _rows(database, view) for view in chosen} if kept.fetchall() else {}
+            made = {view: _rows(database, view) for view in chosen} if kept.fetchall() else {}
     except (UserError, duckdb.Error) as error:
         log.warning(
             "views of %s take longer, as DuckDB can't compute the small ones: %s", lake, one_line(error)
         )
         return {}
-    return {view: rows for view, rows in found.items() if rows.num_rows <= _MOST_ROWS}
+    return {view: rows for view, rows in made.items() if rows.num_rows <= _MOST_ROWS}
 
 
 def _rows(database: duckdb.DuckDBPyConnection, view: View) -> pa.Table:

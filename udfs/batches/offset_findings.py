@@ -195,7 +195,8 @@ def _follow_retention(
 def _set_causes(rows: np.ndarray, is_clear: np.ndarray, is_compacted: bool, is_unread: np.ndarray) -> None:
     """Sets why the offsets of holes have no batch, and which of them are lost. is_unread: before such a file.
 
-    The cleaner, retention and a missing file leave a hole before a file's name; behind it the cleaner alone.
+    The cleaner, retention and a missing file leave a hole before a file's name; after it
+    only the cleaner does.
     """
     has_damage, has_wrong = rows["damages"] > 0, rows["misplaced"] > 0
     before = is_clear & (rows["first"] < rows["file_base"])

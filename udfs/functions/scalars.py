@@ -84,7 +84,7 @@ def kafka_partition(keys: pa.Array, partitions: pa.Array) -> pa.Array:
 
 
 def kafka_decompress(columns: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
-    """Payloads, expanded as Kafka's reader does; null if they do not expand, or to more than 256 MiB."""
+    """Yields payloads, expanded as Kafka's reader does; null if they do not, or to more than 256 MiB."""
     scratch = Scratch()
     for codecs, payloads in columns:
         values = binary_column("kafka_decompress", payloads)
