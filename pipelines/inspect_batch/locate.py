@@ -77,7 +77,10 @@ class Locator:
         return len(data) == header.size and bool(is_sound(data, 0, header.size))
 
     def at_position(self, position: int) -> BatchPlace:
-        """Returns the batch, or the damaged range, that begins at a position."""
+        """Returns the batch, or the damaged range, that begins at a position.
+
+        Raises a UserError where none does.
+        """
         if not 0 <= position < self.length:
             have = f"it has {self.length} bytes, from 0 to {self.length - 1}"
             raise UserError(f"position {position} is outside the file: {have}")
@@ -125,6 +128,7 @@ class Locator:
     def first_damage(self, max_batch_uncompressed: int = MAX_BATCH_UNCOMPRESSED) -> BatchPlace:
         """Returns the first damage that decode finds; the first batch where there is none.
 
+        Raises a UserError for a file that is empty or no segment.
         max_batch_uncompressed: bytes; a batch that is larger once expanded is damage, as for decode.
         """
         first = next(self.stretches(), None)

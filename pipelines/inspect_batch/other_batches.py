@@ -1,4 +1,7 @@
-"""Finds causes of damage by the batches after it: a cut, bytes of another log, bytes between batches."""
+"""Finds causes of damage by the batches after it: a cut, bytes of another log, bytes between batches.
+
+Each function looks for one cause; it returns None where that is not the one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Finds causes by the bytes themselves: zeros, text or other bytes where lengths and numbers belong."""
+"""Finds causes by the bytes themselves: zeros, text or other bytes where lengths and numbers belong.
+
+Each function looks for one cause; it returns None where that is not the one.
+"""
 
 from __future__ import annotations
 

@@ -51,7 +51,10 @@ def may_have_deletion_vectors(delta: DeltaTable) -> bool:
 
 
 def with_deletion_vectors(delta: DeltaTable) -> set[str]:
-    """Returns the files that have a deletion vector: paths below the table's folder, as in ``OldFile``."""
+    """Returns the files that have a deletion vector: paths below the table's folder, as in ``OldFile``.
+
+    Raises RunFailed where two files have one URI, so that it is not known which.
+    """
     if not may_have_deletion_vectors(delta):
         return set()
     marked = set(pa.table(delta.deletion_vectors()).column("filepath").to_pylist())

@@ -141,7 +141,10 @@ class Intents:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Locks the lake during a block. A local lock ends with its process; a lease ends without renewal."""
+        """Locks the lake during a block. A local lock ends with its process; a lease ends without renewal.
+
+        Raises LakeBusy where another job has it.
+        """
         if self.lease is not None:
             with self.lease.held():
                 yield

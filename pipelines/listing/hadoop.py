@@ -86,7 +86,8 @@ def list_files(
 
     Spark's recursive listing skips folders whose name begins with ``_`` (``__consumer_offsets-0``) and reads
     ``a=1`` as a table partition; one glob for each depth does neither. Spark lists the segments, as they may
-    be many; Hadoop what the log cleaner left, empty files too, which Spark leaves out.
+    be many; Hadoop what the log cleaner left, empty files too, which Spark leaves out. Raises a UserError
+    for a URI that is not there or can't be listed.
     """
     try:
         folders, named = _folders(spark, uri)

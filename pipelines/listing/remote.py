@@ -18,7 +18,10 @@ _ROWS = 1 << 14
 def remote_folders(
     on_demand: SparkOnDemand | None, uris: Iterable[str], suffixes: tuple[str, ...]
 ) -> Iterator[Folder]:
-    """Yields every folder with files that end so, on file systems other than the local one."""
+    """Yields every folder with files that end so, on file systems other than the local one.
+
+    on_demand: lists what is no object store; a UserError says so where it is None.
+    """
     for uri in uris:
         if is_object_store(uri):
             from kafka_log_lake.pipelines.listing import stores  # pyarrow's file systems take 0.1 s to import

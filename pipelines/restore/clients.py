@@ -155,7 +155,7 @@ def producer(request: Request, log: ClientLog, transactional_id: str, max_bytes:
 
 
 def offset_of(message: Message) -> int:
-    """Returns the offset of a message, or of the end of a partition."""
+    """Returns the offset of a message, or of the end of a partition; -1 where the client does not say it."""
     offset = message.offset()
     return -1 if offset is None else int(offset)
 

@@ -86,7 +86,7 @@ class Journal:
 
     @property
     def next_offset(self) -> int | None:
-        """Returns the offset of the source after what is confirmed."""
+        """Returns the offset of the source after what is confirmed; None where nothing is."""
         return None if self._last is None else self._last.entry.end
 
     @property

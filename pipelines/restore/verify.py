@@ -114,7 +114,10 @@ class _Positions:
         self._early: list[Message] = []  # of what was read past the range
 
     def read(self, partition: int, begin: int, end: int) -> dict[int, Message]:
-        """Returns the committed records from ``begin`` to ``end`` - 1, by offset."""
+        """Returns the committed records from ``begin`` to ``end`` - 1, by offset.
+
+        Fewer where they are not there, or retention took them. Raises a KafkaException for any other refusal.
+        """
         if self._at is None or self._at[0] != partition or self._at[1] > begin:
             self._reader.assign([TopicPartition(self._topic, partition, begin)])
             self._early = []

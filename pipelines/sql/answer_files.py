@@ -48,7 +48,10 @@ def write_csv(path: str, lines: Iterable[str]) -> int:
 
 
 def write_parquet(path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
-    """Writes record batches of a schema. Returns the number of rows."""
+    """Writes record batches of a schema. Returns the number of rows.
+
+    Raises a UserError for two columns of one name, which Parquet does not take.
+    """
     names = schema.names
     for name in names:
         if names.count(name) > 1:

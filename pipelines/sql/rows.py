@@ -84,7 +84,7 @@ def to_json(value: object) -> str:
 
 
 def readable(encoded: str | None) -> str | None:
-    """Decodes Base64 for a person: printable UTF-8 as text, other bytes in hexadecimal."""
+    """Decodes Base64 for a person: printable UTF-8 as text, other bytes in hexadecimal; null stays."""
     if encoded is None:
         return None
     content = base64.b64decode(encoded)

@@ -98,7 +98,10 @@ class Clock:
 
     @property
     def now_ms(self) -> int | None:
-        """Returns the time that counts as now: the newest credible timestamp, else the modification time."""
+        """Returns the time that counts as now: the newest credible timestamp, else the modification time.
+
+        None where neither is known.
+        """
         return self.modified_ms if self.newest_ms is None else self.newest_ms
 
     @property
