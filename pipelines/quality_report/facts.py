@@ -177,7 +177,7 @@ class LossCounts:
     """Counts of what is lost. offsets: at most so many. misplaced: offsets whose records have other offsets.
 
     ends: logs that end in damage. zeros: logs of nothing but zeros. torn: logs that end in an incomplete
-    batch, which may be a tail.
+    batch, which may be a tail. at_start: of the offsets those before the first segment of their log.
     """
 
     offsets: int
@@ -185,6 +185,7 @@ class LossCounts:
     ends: int
     zeros: int
     torn: int
+    at_start: int
 
     @property
     def is_any(self) -> bool:

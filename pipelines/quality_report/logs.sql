@@ -45,7 +45,8 @@ WHERE g.place = 'between batches';
 CREATE TABLE lost AS
 SELECT topic, partition, partition_dir, sum(max_records) FILTER (cause <> 'wrong_base_offset') AS offsets,
   sum(max_records) FILTER (cause = 'wrong_base_offset') AS misplaced,
-  bool_or(last_lost IS NULL AND cause <> 'wrong_base_offset') AS is_end_lost
+  bool_or(last_lost IS NULL AND cause <> 'wrong_base_offset') AS is_end_lost,
+  sum(max_records) FILTER (cause = 'missing_start') AS at_start
 FROM lost_offsets GROUP BY ALL;
 
 CREATE TABLE steps AS

@@ -123,7 +123,12 @@ def _lost(lost: LossCounts) -> str:
         misplaced if lost.misplaced else "",
     ]
     text = ", ".join(filter(None, parts))
-    return f" Lost: {text} (view lost_offsets)." if text else ""
+    tier = (
+        f" {lost.at_start:,} of them may be in tiered storage: decode --tier reads it."
+        if lost.at_start
+        else ""
+    )
+    return f" Lost: {text} (view lost_offsets).{tier}" if text else ""
 
 
 def _names(results: list[Result]) -> str:

@@ -83,6 +83,18 @@ def test_each_command_says_what_is_sound_and_what_is_lost(
     assert ("Lost: the end of" in checked) == (case == "random")
 
 
+def test_offsets_before_the_first_segment_may_be_in_tiered_storage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path / "logs" / "t-0", 6, batch(6))
+    (tmp_path / "logs" / "log-start-offset-checkpoint").write_text("0\n1\nt 0 2\n")
+    logs, lake = str(tmp_path / "logs"), str(tmp_path / "lake")
+    assert decode_batches.main(["--source", logs, "--lake", lake]) == 0
+    assert quality_report.main(["--lake", lake, "--output", str(tmp_path / "page")]) == 3
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.endswith("(view lost_offsets). 4 of them may be in tiered storage: decode --tier reads it.")
+
+
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
