@@ -125,7 +125,7 @@ def _text(stopped: Sequence[str]) -> str:
     first, last = _FIRST.get(stopped[0], stopped[0]), stopped[-1]
     if len(stopped) == 1:
         return {LOADERS[0]: f"{first}.0 and {last}"}.get(last, first)
-    return f"{first} to {last}"
+    return first if first == last else f"{first} to {last}"
 
 
 def _remedy(topic: str, stopped: Sequence[str]) -> str:

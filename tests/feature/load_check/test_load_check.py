@@ -174,6 +174,14 @@ def test_a_metadata_log_whose_topic_is_lost(tmp_path: Path, capsys: pytest.Captu
     assert found["why"] == "the log begins at 9, and no snapshot reaches that offset"
 
 
+def test_a_metadata_version_names_each_release_that_does_not_know_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    level = metadata("FeatureLevelRecord", name="metadata.version", featureLevel=33)  # 4.4-IV2
+    put(tmp_path / "__cluster_metadata-0", 0, Batch((level,)).encode())
+    assert [found["releases"] for found in checked(capsys, str(tmp_path))] == ["4.1", "4.2", "4.3"]
+
+
 @pytest.mark.parametrize(("end", "stops_at"), [("EndTransactionRecord", 5), ("AbortTransactionRecord", 6)])
 def test_an_aborted_metadata_transaction_takes_its_changes_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], end: str, stops_at: int
