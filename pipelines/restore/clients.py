@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from kafka_log_lake.pipelines.cli.errors import UserError, needs_extra, one_line
@@ -58,16 +59,20 @@ _NAMED_ANYWAY = ("sasl.mechanism", "sasl.username", "compression.codec", "queue.
 
 
 class ClientLog:
-    """Keeps the last error that a client reported by itself, such as a refused login."""
+    """Keeps the last error that a client reported by itself, such as a refused login.
+
+    callback: what the client calls. It does not lead back to the client, which ends with its last user so:
+    one that waits for the garbage collector holds one of the 1,024 keys of thread storage of a process.
+    """
 
     def __init__(self) -> None:
-        self.last: KafkaError | None = None
+        self._kept: list[KafkaError] = []
+        self.callback = partial(_keep, self._kept)
         self.client: Any = None
 
-    def __call__(self, error: KafkaError) -> None:
-        # That all brokers are away follows the reason
-        if self.last is None or error.name() != "_ALL_BROKERS_DOWN":
-            self.last = error
+    @property
+    def last(self) -> KafkaError | None:
+        return self._kept[0] if self._kept else None
 
     def say(self, error: KafkaError) -> KafkaError:
         """Returns the reason of an error: where a request only took too long, what was reported before."""
@@ -75,6 +80,12 @@ class ClientLog:
             with suppress(KafkaException, RuntimeError):
                 self.client.poll(0.1)  # a client reports when it is asked
         return self.last if self.last and error.name() in ("_TIMED_OUT", "_TRANSPORT") else error
+
+
+def _keep(kept: list[KafkaError], error: KafkaError) -> None:
+    # That all brokers are away follows the reason
+    if not kept or error.name() != "_ALL_BROKERS_DOWN":
+        kept[:] = [error]
 
 
 def config_of(request: Request, **more: Any) -> dict[str, Any]:
@@ -92,7 +103,7 @@ def config_of(request: Request, **more: Any) -> dict[str, Any]:
 
 def _made(kind: type[Any], config: dict[str, Any], log: ClientLog) -> Any:
     try:
-        log.client = kind({**config, "error_cb": log, "logger": _SILENT})
+        log.client = kind({**config, "error_cb": log.callback, "logger": _SILENT})
         return log.client
     except KafkaException as error:
         # librdkafka names the property; a value may be a secret

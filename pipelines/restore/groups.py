@@ -14,7 +14,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 SHARE, STREAMS, CONSUMER, CLASSIC = "share", "streams", "consumer", "classic"
 VIEWS = "FROM consumer_offsets, consumer_groups, share_groups"
 _SECONDS = 60.0  # for an answer of the target
+_TOGETHER = 16  # groups, each with a consumer of its own
 _PASSING = {
     *("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "REQUEST_TIMED_OUT"),
     *("_TIMED_OUT", "_TRANSPORT", "UNSTABLE_OFFSET_COMMIT", "NOT_LEADER_FOR_PARTITION"),
@@ -131,13 +132,9 @@ def restore_groups(
         planned = sorted([*planned, *_not_begun(planned, translator)], key=lambda p: (p.group, *_place(p)))
     rows = [moved for position in planned for moved in _translated(position, translator, empty)]
     target = _Target(request, bool(request.more.get("overwrite_groups")))
-    done: list[GroupDone] = []
-    for group, of_group in groupby(rows, attrgetter("group")):
-        positions = list(of_group)
-        held = [position for position in positions if position.held_back]
-        asked = [position for position in positions if not position.held_back]
-        done += sorted([*held, *(target.commit(group, asked) if asked else ())], key=_place)
-    return done
+    of_groups = [list(of_group) for _, of_group in groupby(rows, attrgetter("group"))]
+    with ThreadPoolExecutor(_TOGETHER) as threads:  # they wait for answers
+        return [row for done in threads.map(target.restore, of_groups) for row in sorted(done, key=_place)]
 
 
 def lines(rows: Sequence[GroupDone], is_plan: bool = False) -> list[str]:
@@ -282,8 +279,14 @@ class _Target:
     def __init__(self, request: Request, overwrites: bool) -> None:
         self._request, self._admin, self._overwrites = request, admin(request), overwrites
 
-    def commit(self, group: str, rows: Sequence[GroupDone]) -> list[GroupDone]:
-        """Commits the offsets of one group; returns its rows with what was there and what is there now."""
+    def restore(self, rows: Sequence[GroupDone]) -> list[GroupDone]:
+        """Commits the offsets of one group, but for those held back; returns all of its rows."""
+        asked = [row for row in rows if not row.held_back]
+        done = self._commit(asked[0].group, asked) if asked else []
+        return [*(row for row in rows if row.held_back), *done]
+
+    def _commit(self, group: str, rows: Sequence[GroupDone]) -> list[GroupDone]:
+        """Returns the rows with what was there and what is there now."""
         try:
             # this first: it says at once that a right is missing; a consumer only waits for its coordinator
             why = self._refusal(group)

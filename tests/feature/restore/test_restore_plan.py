@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from jsonschema import Draft202012Validator
 from kafka_log_lake.pipelines.cli.errors import UserError
 from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.pipelines.restore import producing, targets, verify
+from kafka_log_lake.pipelines.restore.clients import ClientLog, admin, consumer, producer
 from kafka_log_lake.pipelines.restore.journal import Entry, open_journal
 from kafka_log_lake.pipelines.restore.plan import PartitionPlan, TopicPlan
 from kafka_log_lake.pipelines.restore.producing import Task, is_committed
@@ -283,6 +287,21 @@ def test_a_target_that_is_gone_is_not_taken_for_one_without_the_records(
     journal.close()
     with pytest.raises(UserError, match=r"orders can't be read back: .* start the brokers"):
         verify.verify_partition(task)
+
+
+def test_a_client_ends_with_its_last_user() -> None:
+    """Else a process has no thread storage for more, after some 1,000 groups or partitions."""
+    request = Request("", None, f"127.0.0.1:{free_port()}", "")
+    for opened in (admin, consumer, partial(producer, transactional_id="one", max_bytes=1 << 20)):
+        before = len(os.listdir("/proc/self/task"))
+        gc.disable()
+        try:
+            client = opened(request, ClientLog())
+            assert len(os.listdir("/proc/self/task")) > before
+            del client
+            assert len(os.listdir("/proc/self/task")) == before
+        finally:
+            gc.enable()
 
 
 def test_properties_of_java_clients_are_taken(tmp_path: Path) -> None:
