@@ -45,11 +45,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class _Noted:
-    """A file. before: the name of the one before it, "" for the first; in_all: records and bytes up to it."""
+    """A file. before: the name of the one before it, "" for the first; in_all: records and bytes up to it.
+
+    ends: the last offset that records up to it have in partitions of the target.
+    """
 
     name: str
     before: str
     in_all: tuple[int, int]
+    ends: dict[int, int]
     entry: Entry
 
     @property
@@ -96,12 +100,8 @@ class Journal:
 
     @property
     def ends(self) -> dict[int, int]:
-        """Returns the last offset in partitions of the target of the last confirmed records."""
-        noted = self._last
-        while noted is not None and not noted.entry.runs and noted.before:
-            noted = self._known(noted.before)
-        runs = () if noted is None else noted.entry.runs
-        return {to: new + count - 1 for _, count, to, new in runs}
+        """Returns the last offset in each partition of the target that has confirmed records."""
+        return {} if self._last is None else self._last.ends
 
     def find_last(self, is_committed: Callable[[Entry], bool]) -> None:
         """Finds the last confirmed transaction. is_committed: asks the target about one."""
@@ -133,8 +133,9 @@ class Journal:
         """Notes what a transaction has, before it is committed."""
         number = 1 if self._last is None else self._last.number + 1
         in_all = (self.in_all[0] + entry.records, self.in_all[1] + entry.bytes)
-        noted = _Noted(f"{number:010d}-{uuid4().hex[:12]}.json", self.last, in_all, entry)
-        said = {**asdict(entry), "before": noted.before, "in_all": noted.in_all}
+        ends = self.ends | {to: new + count - 1 for _, count, to, new in entry.runs}
+        noted = _Noted(f"{number:010d}-{uuid4().hex[:12]}.json", self.last, in_all, ends, entry)
+        said = {**asdict(entry), "before": noted.before, "in_all": noted.in_all, "ends": [*ends.items()]}
         self._files.write(noted.name, json.dumps(said, separators=(",", ":")).encode() + b"\n")
         self._names[number].append(noted.name)
         self._pending = noted
@@ -164,8 +165,8 @@ class Journal:
             return None
         try:
             said = json.loads(content)
-            before, (records, size) = said.pop("before"), said.pop("in_all")
-            return _Noted(name, before, (records, size), _entry(said))
+            before, (records, size), ends = (said.pop(field) for field in ("before", "in_all", "ends"))
+            return _Noted(name, before, (records, size), dict(ends), _entry(said))
         except (ValueError, TypeError, KeyError, AttributeError):
             raise self._damaged(name) from None
 

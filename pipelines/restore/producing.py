@@ -163,7 +163,6 @@ class _Writer:
         with asking(task.doing, self._log):
             self._producer = _opened(task, self._log)
         self.journal = self._read_journal()
-        self._ends = self.journal.ends
         rate = task.request.rate
         self._throttle = None if rate is None else Throttle(rate / task.request.processes)
 
@@ -218,7 +217,6 @@ class _Writer:
         self.journal.intend(entry)
         self._producer.commit_transaction(REQUEST_SECONDS)
         self.journal.settle(True)
-        self._ends |= self.journal.ends
 
     def _send(self, window: Window) -> _Delivered:
         """Gives all records of a window to the producer; its queue takes them, as they fit in memory."""
@@ -247,8 +245,9 @@ class _Writer:
 
     def _refuse_loss(self, runs: Sequence[Run]) -> None:
         """Raises a UserError where records get offsets that confirmed ones have."""
+        ends = self.journal.ends
         for _, _, to, new in runs:
-            if new <= self._ends.get(to, -1):
+            if new <= ends.get(to, -1):
                 raise UserError(
                     f"{self._task.plan.target}-{to} lost records that were restored: it was made anew; "
                     "delete it, then start anew with another --state"

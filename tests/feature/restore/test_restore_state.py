@@ -83,6 +83,15 @@ def test_what_a_task_that_was_taken_for_dead_notes_counts_for_nothing(tmp_path: 
     assert found == [((0, 4, 0, 4),), ((4, 2, 0, 10),), ((6, 2, 0, 13),), ()]
 
 
+def test_a_restore_that_goes_on_knows_where_all_partitions_of_the_target_end(tmp_path: Path) -> None:
+    """Not only those of its last transaction: with ``--partitions N`` they differ."""
+    journal = open_journal(str(tmp_path), "orders", 0)
+    for begin, runs in ((0, ((0, 2, 0, 7), (2, 1, 1, 4))), (3, ((3, 1, 1, 5),)), (4, ((4, 2, 2, 0),))):
+        journal.intend(Entry(begin, begin + 3, 3, 9, 1, runs, ()))
+        journal.settle(begin < 4)
+    assert open_journal(str(tmp_path), "orders", 0).ends == {0: 8, 1: 5}
+
+
 def test_the_limit_of_bytes_holds_over_any_time_and_pauses_are_not_made_up_for() -> None:
     throttle, now, sent = Throttle(100.0), 0.0, []
     for size, pause in ((50, 0.0), (100, 0.2), (10, 60.0), (200, 0.0), (200, 3.0), (40, 0.0)):
