@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import confluent_kafka.admin as kafka
 
@@ -13,18 +12,12 @@ from tests.kafka.broker import NEWEST, broker, client, free_port
 from tests.support.cluster import ROOT
 from tests.support.logs import put
 from tests.support.restored import commit, made_log, transactions, wait_for_first_transaction
-from tests.support.secured import log_in, secured
+from tests.support.secured import log_in, rights, secured
 from tests.support.segment_maker import Batch
 
 OF_TOPIC = "allow the user of --config Describe, Read, Write and DescribeConfigs of the topic"
 OF_IDS = "allow the user of --config Describe and Write of the transactional id kafka-log-lake-restore-"
 STEPS = ("listing: ", "decoding: ", "warning: ", "continuing: ", "writing: ")
-
-
-def rights(kind: str, name: str, *operations: str, pattern: str = "LITERAL") -> list[tuple[Any, ...]]:
-    """The words of ACLs for the user guest."""
-    place = (kafka.ResourceType[kind], name, kafka.ResourcePatternType[pattern], "User:guest", "*")
-    return [(*place, kafka.AclOperation[one], kafka.AclPermissionType.ALLOW) for one in operations]
 
 
 def test_a_right_that_is_taken_away_ends_it_and_it_continues_once_it_is_back(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import (
+    AclBinding,
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
@@ -19,17 +20,11 @@ from confluent_kafka.admin import (
 
 from kafka_log_lake.pipelines.cli.program import main
 from kafka_log_lake.udfs.values.internal.encode import metadata_record
-from tests.kafka.broker import NEWEST, broker, broker_classpath
+from tests.kafka.broker import NEWEST, broker, broker_classpath, free_port
 from tests.support.java import quick_java
 from tests.support.logs import batch, put
 from tests.support.metadata_disks import metadata_log, policy, topic
-
-BROKER = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
-    "transaction.state.log.num.partitions": "1",
-    "transaction.state.log.min.isr": "1",
-}
+from tests.support.secured import log_in, rights, secured
 
 
 def acl(number: int, kind: int, name: str, operation: int, pattern: int = 3) -> bytes:
@@ -62,17 +57,25 @@ def test_security_is_restored_or_left_as_commands(tmp_path: Path) -> None:
     metadata_log(disk, records)
     passwords = tmp_path / "passwords"
     passwords.write_text("ann=secret=word\n")
-    with broker(tmp_path / "new", BROKER, heap="512m", release=NEWEST) as target:
-        words = ["--bootstrap-server", target.address, "--create", "only", "--rename", "t=new.t"]
+    port, of_guest = free_port(), rights("TOPIC", "new.t", "CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "READ")
+    settings = secured(tmp_path)
+    with broker(tmp_path / "new", settings, heap="512m", release=NEWEST, secure_port=port) as target:
+        words = ["--bootstrap-server", f"127.0.0.1:{port}", "--create", "only", "--rename", "t=new.t"]
+        words += ["--config", str(log_in(tmp_path, "guest", "other"))]
         words += ["--security", "acls,quotas,scram", "--scram-passwords", str(passwords)]
         words += ["--state", str(tmp_path / "state"), "--report", str(tmp_path / "report"), "--cores", "1"]
-        assert main(["restore", str(disk), *words]) == 3
         admin = AdminClient({"bootstrap.servers": target.address})
+        for needed in (of_guest, rights("BROKER", "kafka-cluster", "ALTER")):
+            for given in admin.create_acls([AclBinding(*right) for right in needed]).values():
+                given.result()
+            assert main(["restore", str(disk), *words]) == 3
+            refused = [why for why in held(tmp_path).values() if "(CLUSTER_AUTHORIZATION_FAILED)" in why]
+            assert len(refused) == (5 if needed is of_guest else 0)
         everything = AclBindingFilter(
             ResourceType.ANY,
             None,
             ResourcePatternType.ANY,
-            None,
+            "User:bob",
             None,
             AclOperation.ANY,
             AclPermissionType.ANY,
@@ -89,14 +92,19 @@ def test_security_is_restored_or_left_as_commands(tmp_path: Path) -> None:
         configs = [line for line in script.splitlines() if line.startswith("kafka-configs.sh ")]
         assert len(configs) == 2
         for line in configs:
+            line = line.replace(f"127.0.0.1:{port}", target.address)
             assert "Completed updating" in tool(*shlex.split(line)[1:])
         told = tool("--bootstrap-server", target.address, "--describe", "--entity-type", "users")
         assert "consumer_byte_rate=2048.0" in told
         assert "it's" in told
-    with (tmp_path / "report" / "security.csv").open(encoding="utf-8", newline="") as file:
-        held = {row["name"]: row["held back"] for row in csv.DictReader(file) if row["held back"]}
-    assert held["bob (SCRAM-SHA-256)"].startswith("the metadata has no password")
-    assert sum("confluent-kafka" in why for why in held.values()) == 3
+    assert held(tmp_path)["bob (SCRAM-SHA-256)"].startswith("the metadata has no password")
+    assert sum("confluent-kafka" in why for why in held(tmp_path).values()) == 3
+
+
+def held(folder: Path) -> dict[str, str]:
+    """What the report says is not in the target, and why."""
+    with (folder / "report" / "security.csv").open(encoding="utf-8", newline="") as file:
+        return {row["name"]: row["held back"] for row in csv.DictReader(file) if row["held back"]}
 
 
 def tool(*words: str) -> str:

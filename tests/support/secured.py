@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
+from typing import Any
 
+import confluent_kafka.admin as kafka
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -51,6 +53,12 @@ def secured(folder: Path) -> dict[str, str]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:me",
     }
+
+
+def rights(kind: str, name: str, *operations: str, pattern: str = "LITERAL") -> list[tuple[Any, ...]]:
+    """The words of ACLs for the user guest."""
+    place = (kafka.ResourceType[kind], name, kafka.ResourcePatternType[pattern], "User:guest", "*")
+    return [(*place, kafka.AclOperation[one], kafka.AclPermissionType.ALLOW) for one in operations]
 
 
 def log_in(folder: Path, user: str, password: str) -> Path:
