@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,13 @@ import pytest
 
 from kafka_log_lake import connect
 from kafka_log_lake.pipelines.cli.settings import Settings
+from kafka_log_lake.pipelines.find import command as find
 from kafka_log_lake.pipelines.query import command as query
 from kafka_log_lake.pipelines.recover.compare import compare
 from kafka_log_lake.pipelines.recover.sources import find_copies
+from kafka_log_lake.pipelines.scan.command import scan
+from kafka_log_lake.pipelines.scan.report_json import to_json
+from tests.support import as_command
 from tests.support.corpus import ROOT
 from tests.support.disks_agree import contradictions, write_disk
 from tests.support.logs import batch, put, rows
@@ -37,18 +42,24 @@ def logs(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-def run(*arguments: str) -> dict[str, Any]:
-    """What a command prints as JSON, where file permissions hold for it."""
+def as_owner(*arguments: str) -> dict[str, Any]:
+    """What a command prints as JSON, in a process for which file permissions hold."""
     python = as_anybody() if os.geteuid() == 0 else [sys.executable]
     command = [*python, "-m", "kafka_log_lake", *arguments, "--json"]
-    found: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, check=False).stdout)
-    return found
+    printed: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, check=False).stdout)
+    return printed
 
 
-def decoded(logs: Path, lake: Path) -> list[tuple[int, int]]:
+def decoded(logs: Path, lake: Path) -> list[tuple[int, int | None]]:
     """The missing offsets of the summary of a run."""
-    found = run("decode", "--source", str(logs), "--lake", str(lake))
-    return [(one["first"], one["last"]) for one in found["missing"]]
+    summary = as_command.decode(None, Settings(source=(str(logs),), lake=str(lake)))
+    return [(range_.first, range_.last) for _, range_ in summary.missing]
+
+
+def scanned(logs: Path) -> list[tuple[int, int]]:
+    """The missing offsets of the only log, as ``scan --json`` tells them."""
+    (log,) = to_json(scan(logs))["logs"]
+    return [(range_["first"], range_["last"]) for range_ in log["missing"]]
 
 
 def test_a_file_that_cannot_be_read_is_unread_and_not_lost(logs: Path, tmp_path: Path) -> None:
@@ -57,10 +68,10 @@ def test_a_file_that_cannot_be_read_is_unread_and_not_lost(logs: Path, tmp_path:
     assert connect(lake).sql(LOST).fetchall() == [(3, 5, "missing_segment")]
     file = put(logs / "a-0", 3, batch(3, 3))
     file.chmod(0)
-    assert decoded(logs, lake) == []
+    assert as_owner("decode", "--source", str(logs), "--lake", str(lake))["missing"] == []
     assert connect(lake).sql(LOST).fetchall() == []
     assert connect(lake).sql(GAPS).fetchall() == [(3, 5, "unread")]
-    (log,) = run("scan", str(logs))["logs"]
+    (log,) = as_owner("scan", str(logs))["logs"]
     assert log["missing"] == []
     file.chmod(0o600)
     assert decoded(logs, lake) == []
@@ -91,22 +102,28 @@ def test_a_log_that_lost_its_front_to_retention_has_lost_nothing(logs: Path, tmp
     assert connect(lake).sql(GAPS).fetchall() == [(3, 5, "missing_segment"), (8, 19, "retention")]
 
 
-def searched(*where: str) -> tuple[int, list[str]]:
+Searched = Callable[..., tuple[int, list[str]]]
+
+
+@pytest.fixture
+def searched(capsys: pytest.CaptureFixture[str]) -> Searched:
     """What find gives for a key that no record has: its exit code, and what it names as not searched."""
-    command = [sys.executable, "-m", "kafka_log_lake", "find", *where, "--key", "no such key"]
-    found = subprocess.run(command, capture_output=True, check=False, text=True)
-    return found.returncode, [line for line in found.stderr.splitlines() if ": offsets " in line]
+
+    def search(*where: str) -> tuple[int, list[str]]:
+        code = find.main([*where, "--key", "no such key"])
+        return code, [line for line in capsys.readouterr().err.splitlines() if ": offsets " in line]
+
+    return search
 
 
-def test_a_log_has_lost_what_lies_before_an_empty_last_file(tmp_path: Path) -> None:
+def test_a_log_has_lost_what_lies_before_an_empty_last_file(tmp_path: Path, searched: Searched) -> None:
     logs, lake = tmp_path / "logs", tmp_path / "lake"
     put(logs / "a-0", 0, batch(0, 3))
     put(logs / "a-0", 9)
     assert decoded(logs, lake) == [(3, 8)]
     assert connect(lake).sql(LOST).fetchall() == [(3, 8, "missing_segment")]
     assert connect(lake).sql(GAPS).fetchall() == [(3, 8, "missing_segment")]
-    (log,) = run("scan", str(logs))["logs"]
-    assert [(one["first"], one["last"]) for one in log["missing"]] == [(3, 8)]
+    assert scanned(logs) == [(3, 8)]
     by_files, by_lake = searched(str(logs)), searched("--lake", str(lake))
     assert by_files == by_lake
     assert by_files[0] == 5
@@ -115,7 +132,7 @@ def test_a_log_has_lost_what_lies_before_an_empty_last_file(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("noted", "is_cleaned"), [(360, True), (0, False), (None, False)])
 def test_the_checkpoint_of_the_log_cleaner_tells_that_it_ran(
-    tmp_path: Path, noted: int | None, is_cleaned: bool
+    tmp_path: Path, noted: int | None, is_cleaned: bool, searched: Searched
 ) -> None:
     """Of a compacted topic: its first segment is one batch now, as the cleaner may have left it."""
     logs, lake = tmp_path / "logs", tmp_path / "lake"
@@ -128,8 +145,7 @@ def test_the_checkpoint_of_the_log_cleaner_tells_that_it_ran(
     assert connect(lake).sql(LOST).fetchall() == [(*one, "missing_segment") for one in lost]
     cause = "compaction" if is_cleaned else "missing_segment"
     assert connect(lake).sql(GAPS).fetchall() == [(3, 359, cause)]
-    (log,) = run("scan", str(logs))["logs"]
-    assert [(one["first"], one["last"]) for one in log["missing"]] == lost
+    assert scanned(logs) == lost
     assert searched(str(logs))[0] == searched("--lake", str(lake))[0] == (4 if is_cleaned else 5)
     (copy,) = compare(find_copies([str(logs)], lambda _: True), Settings(cores=1))
     assert copy.is_compacted == is_cleaned
