@@ -185,7 +185,9 @@ def test_nothing_is_written_and_no_java_is_needed(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_text_for_a_pipe_and_one_object_for_a_program(tmp_path: Path) -> None:
+def test_text_for_a_pipe_and_one_object_for_a_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     put(tmp_path / "a-0", 0, batch(0), broken(batch(3)), batch(6))
     done = run(str(tmp_path), "--fail-on-damage")
     assert done.returncode == 3
@@ -198,7 +200,8 @@ def test_text_for_a_pipe_and_one_object_for_a_program(tmp_path: Path) -> None:
     assert done.stderr == (
         "there is damage, or a file that can't be read: exit code 3, because of --fail-on-damage\n"
     )
-    printed = json.loads(run(str(tmp_path), "--json").stdout)
+    assert command.main([str(tmp_path), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
     assert (printed["segments"], printed["records"], printed["damaged"]) == (1, 6, 1)
     assert printed["logs"][0]["damages"][0]["next_offset"] == 6
     assert f"verdict: {printed['verdict']}" == verdict
@@ -213,19 +216,19 @@ def test_a_table_on_a_terminal_holds_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("hostile", ["\x1b]0;owned\x07", "\u202eevil"])
-def test_names_cannot_drive_the_terminal(tmp_path: Path, hostile: str) -> None:
+def test_names_cannot_drive_the_terminal(
+    tmp_path: Path, hostile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     put(tmp_path / f"{hostile}-0", 0, batch(0), broken(batch(3)))
-    done = run(str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    assert not set(done.stdout) & set("\x1b\x07\u202e")
+    assert command.main([str(tmp_path)]) == 0
+    assert not set(capsys.readouterr().out) & set("\x1b\x07\u202e")
 
 
-def test_no_segment_is_one_line(tmp_path: Path) -> None:
+def test_no_segment_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match="no segments"):
         found(tmp_path)
-    done = run(str(tmp_path / "nothing"))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: no such path: {tmp_path}/nothing\n"
+    assert command.main([str(tmp_path / "nothing")]) == 2
+    assert tuple(capsys.readouterr()) == ("", f"error: no such path: {tmp_path}/nothing\n")
 
 
 def test_offsets_of_a_segment_that_is_there_and_was_not_requested_are_not_missing(tmp_path: Path) -> None:
