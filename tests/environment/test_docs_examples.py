@@ -192,6 +192,7 @@ def test_every_answer_on_the_pages_of_roles_runs(
 ) -> None:
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     shutil.copytree(bundled, tmp_path / "lake")
+    (tmp_path / "lake-samples").symlink_to("lake")
     monkeypatch.chdir(tmp_path)
     answers = [answer("lake", statement) for page in ROLES for statement in blocks(page, "sql")]
     assert answers[-1]
