@@ -62,7 +62,7 @@ def connect(
 
     All answers are of one state of the lake: ``connect`` again to see what later runs wrote. Only the lake's
     files can be reached, and the configuration is locked: take results as ``.df()`` (pandas), ``.pl()``
-    (Polars) or ``.to_arrow_table()``. ``offset`` needs no quotes, though it is a reserved word of DuckDB.
+    (Polars) or ``.to_arrow_table()``. ``offset`` and ``group`` need no quotes.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Translates statements and views to DuckDB's SQL in one pass over tokens, and finds where statements end.
 
-``offset`` is a reserved word there, and a column of most tables here. Where no OFFSET clause can be it is
-quoted. The views are written for Spark and DuckDB alike; ``view_text`` changes two more things in them.
+``offset`` and ``group`` are reserved words there, and columns here. Where no clause can be they are quoted.
+The views are written for Spark and DuckDB alike; ``view_text`` changes two more things in them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 def duckdb_text(statement: str) -> str:
-    """Translates a statement: quotes each bare ``offset`` that begins no OFFSET clause.
+    """Translates a statement: quotes each bare ``offset`` and ``group`` that belongs to no clause.
 
     SHOW TABLES becomes a query of ``LISTED``, which groups them; SHOW ALL TABLES leaves out LAKE and KEPT.
     DESCRIBE of a table or a view gives the meaning of each column, too.
@@ -105,12 +105,17 @@ def _described(declared: Table | View) -> str:
 
 
 def _quoted(parts: list[Token]) -> Iterator[str]:
+    before = ""
     for i, token in enumerate(parts):
-        if token.word != "offset":
-            yield token.text
-            continue
-        after = next((token.text[0] for token in parts[i + 1 :] if not token.is_comment), "")
-        yield token.text if after in _BEGINS_NUMBER else token.replaced('"offset"')
+        is_name = False
+        if token.word in ("offset", "group"):
+            after = next((part for part in parts[i + 1 :] if not part.is_comment), Token("", False, False))
+            if token.word == "offset":
+                is_name = after.text[:1] not in _BEGINS_NUMBER
+            else:  # GROUP BY, WITHIN GROUP, EXCLUDE GROUP
+                is_name = after.word != "by" and before not in ("within", "exclude")
+        yield token.replaced(f'"{token.word}"') if is_name else token.text
+        before = before if token.is_comment else token.word
 
 
 def view_text(select: str, parameters: Mapping[str, str]) -> str:

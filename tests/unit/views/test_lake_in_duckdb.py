@@ -90,6 +90,24 @@ def test_offset_needs_no_quotes_and_an_offset_clause_stays_one(lake: str) -> Non
         assert isinstance(database, duckdb.DuckDBPyConnection)
 
 
+def test_group_needs_no_quotes_and_clauses_with_it_stay(lake: str) -> None:
+    made = "(SELECT unnest([1, 1, 2]) AS group) AS made"
+    with connect(lake) as database:
+        for statement, rows in (
+            (
+                f"SELECT made.group, count(*) FROM {made} GROUP /* a */ BY group ORDER BY group",
+                [(1, 2), (2, 1)],
+            ),
+            (f"SELECT mode() WITHIN GROUP (ORDER BY group) FROM {made}", [(1,)]),
+            (
+                f"SELECT sum(group) OVER (ORDER BY group ROWS UNBOUNDED PRECEDING EXCLUDE GROUP) FROM {made}",
+                [(None,), (None,), (2,)],
+            ),
+            ("SELECT group FROM group_lag", []),
+        ):
+            assert database.sql(statement).fetchall() == rows, statement
+
+
 def test_every_method_that_takes_a_statement_takes_offset_without_quotes(lake: str) -> None:
     insert(lake, "records", [{"topic": "a", "partition": 0, "magic": 2, "offset": n} for n in range(4)])
     database = connect(lake)
