@@ -344,13 +344,15 @@ def target_partitions(value: object) -> int | None:
         return None
     if isinstance(value, str) and re.fullmatch("[0-9]{1,6}", value) and int(value) > 0:
         return int(value)
-    raise ValueError(f"must be keep, or a number of partitions above 0, not {value!r}")
+    raise ValueError(f"must be keep, or a number of partitions from 1 to 999999, not {value!r}")
 
 
 def host_and_port(value: object) -> str:
     """Returns the checked text of ``--bootstrap-server``."""
     text = str(value)
     places = text.split(",")
-    if not all(re.fullmatch(r"\s*(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):[0-9]{1,5}\s*", place) for place in places):
+    # librdkafka takes a port modulo 65,536
+    found = [re.fullmatch(r"\s*(?:\[[0-9A-Fa-f:.]+\]|[^\s:/]+):([0-9]{1,5})\s*", place) for place in places]
+    if not all(place and 0 < int(place[1]) < 1 << 16 for place in found):
         raise ValueError(f"must be HOST:PORT, several separated by commas, not {text!r}")
     return text

@@ -54,17 +54,22 @@ def create_tables(address: str, is_complete: bool = False) -> None:
     create_table(address, LEDGER_LAST[-1])
 
 
+def check_path(address: str, named: str) -> None:
+    """Raises a UserError for an address at which deltalake finds no table. named: what it is of."""
+    ambiguous = _AMBIGUOUS.search(address)
+    if ambiguous:
+        raise UserError(
+            f"{named} {address!r} contains {ambiguous.group()!r}, "
+            "which deltalake does not read as it is: choose another path"
+        )
+
+
 def check_place(address: str) -> DeltaTable | None:
     """Returns the ledger of a complete lake; None where there is none.
 
     Raises a UserError if none can be created. Changes nothing.
     """
-    ambiguous = _AMBIGUOUS.search(address)
-    if ambiguous:
-        raise UserError(
-            f"the lake's path {address!r} contains {ambiguous.group()!r}, "
-            "which deltalake does not read as it is: choose another path"
-        )
+    check_path(address, "the lake's path")
     local = Path(address) if "://" not in address else None
     if local is not None:
         _check_folder(local)

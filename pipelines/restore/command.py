@@ -29,6 +29,7 @@ from kafka_log_lake.pipelines.engine.on_demand import SparkOnDemand
 from kafka_log_lake.pipelines.engine.pool import Map
 from kafka_log_lake.pipelines.engine.run_command import run_command
 from kafka_log_lake.pipelines.lake.address import lake_address, open_lake, open_log
+from kafka_log_lake.pipelines.lake.create import check_path
 from kafka_log_lake.pipelines.listing.uris import is_named
 from kafka_log_lake.pipelines.recover.job import recover, refuse_in_source
 from kafka_log_lake.pipelines.recover.report_folder import check_report_folder
@@ -123,6 +124,7 @@ def _request(settings: Settings, others: dict[str, Any]) -> Request:
         state = lake_address(others["state"])
     except UserError as error:
         raise UserError(str(error).replace("--lake", "--state")) from None
+    check_path(state, "--state")
     client = {} if others["config"] is None else read_properties(others["config"])
     if decided := sorted(name for name in client if name in DECIDED):
         log.warning("--config: restore itself decides %s: left out", ", ".join(decided))

@@ -86,6 +86,8 @@ def test_a_dry_run_says_what_would_be_restored_and_what_can_not(
         (("--lake", "LAKE", "LOGS"), "name SOURCES or --lake, not both"),
         (("LOGS", "--at", "x", "--dry-run"), "--at is a state of a lake"),
         (("--lake", "LAKE", "--bootstrap-server", "new"), "--bootstrap-server must be HOST:PORT"),
+        (("--lake", "LAKE", "--bootstrap-server", "new:65536"), "--bootstrap-server must be HOST:PORT"),
+        (("--lake", "LAKE", "--dry-run", "--state", "a\nb"), "/a\\nb' contains '\\n'"),
         (("--lake", "LAKE", "--dry-run", "--partitions", "0"), "--partitions must be keep, or a number"),
         (("--lake", "LAKE", "--dry-run", "--partition", "x"), "--partition must be a whole number"),
         (("--lake", "LAKE", "--dry-run", "--topics", "nothing"), "no topic to restore"),
