@@ -77,7 +77,7 @@ def csv_cell(value: str | bool | int | float | None, is_data: bool = False) -> s
 
 
 def without_controls(text: str) -> str:
-    r"""Escapes what no cell of a table needs (see ``csv_cell``): ``\x1b``."""
+    r"""Returns a text with the characters escaped that ``csv_cell`` names, such as ``\x1b`` for ESC."""
     return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
