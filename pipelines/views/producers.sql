@@ -30,7 +30,8 @@ WITH inner_times AS (
 ), stepped AS (
   SELECT s.*, coalesce(s.first_timestamp_ms, t.first_ms) AS began_ms,
     s.producer_id = -1 AND s.base_sequence = 0 AS has_sequence_without_id,
-    row_number() OVER (PARTITION BY s.topic, s.partition, s.partition_dir ORDER BY s.file_base_offset, s.position) AS number
+    -- the place in the log: a segment has less than 10^18 bytes
+    CAST(s.file_base_offset AS DECIMAL(19, 0)) * CAST(1000000000000000000 AS DECIMAL(19, 0)) + CAST(s.position AS DECIMAL(19, 0)) AS place
   FROM sequence_steps s LEFT JOIN inner_times t ON t.topic = s.topic AND t.partition = s.partition
     AND t.segment = s.segment AND t.batch_position = s.position
 ), grouped AS (
@@ -40,7 +41,7 @@ WITH inner_times AS (
     min(CASE WHEN began_ms BETWEEN 0 AND 253402300799999 THEN began_ms END) AS first_ms,
     max(CASE WHEN max_timestamp_ms BETWEEN 0 AND 253402300799999 THEN max_timestamp_ms END) AS last_ms,
     count(*) AS batches, CAST(sum(record_count) AS BIGINT) AS records, count(*) FILTER (WHERE is_transactional) AS transactional_batches,
-    min_by(base_sequence, number) AS first_sequence, max_by(last_sequence, number) AS last_sequence,
+    min_by(base_sequence, place) AS first_sequence, max_by(last_sequence, place) AS last_sequence,
     count(*) FILTER (WHERE step = 'gap') AS sequence_gaps, CAST(sum(missing_sequences) AS BIGINT) AS missing_sequences,
     count(*) FILTER (WHERE step = 'duplicate') AS duplicates, count(*) FILTER (WHERE step = 'reset') AS resets,
     count(*) FILTER (WHERE step <> 'next' AND cause IS NULL) AS unexplained_steps
