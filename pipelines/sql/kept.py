@@ -37,6 +37,7 @@ _VIEWS = frozenset(
         *("log_clusters", "current_checkpoints", "log_ends", "log_stretches", "compacted_logs"),
         *("undelivered_offsets", "last_stable_offsets", "log_starts", "log_clocks", "segment_times"),
         *("offset_gaps", "lost_offsets", "record_counts", "logs", "topics", "transaction_ages"),
+        "group_seeks",
         *("unread_internal", "group_positions", "producer_states", "topic_settings", "log_settings"),
     )
 )
