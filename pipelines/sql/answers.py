@@ -29,6 +29,8 @@ _KIND = duckdb.StatementType
 READS = frozenset({_KIND.SELECT})
 # What a shell may make besides, in memory: it ends with the shell. The tables of the lake are views there
 IN_MEMORY = READS | {_KIND.CREATE, _KIND.DROP, _KIND.INSERT, _KIND.UPDATE, _KIND.DELETE, _KIND.SET}
+# Statements that Spark runs on the tables where writes are allowed
+_CHANGES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE_INTO", "VACUUM", "CREATE", "ALTER", "DROP"})
 # The advice to change a setting: the configuration is locked
 _SETTING = re.compile(r"(, or|\. Use) SET \w+ ?=[^.]*")
 _OF_DUCKDB = re.compile(r' Did you mean "pg_\w+"\?')  # its own catalog: nobody who asks a lake means that
@@ -116,7 +118,8 @@ def _refusal(word: str, kinds: frozenset[duckdb.StatementType]) -> str:
             f"; {to_file}" if word == "COPY" else ""
         )
     upkeep = "for upkeep of the tables add --engine spark --writes allow"
-    return f"query only reads, and this is {word}; {to_file if word == 'COPY' else upkeep}"
+    hint = to_file if word == "COPY" else upkeep if word in _CHANGES else ""
+    return f"query only reads, and this is {word}" + (f"; {hint}" if hint else "")
 
 
 def _around_pivot(text: str) -> str:

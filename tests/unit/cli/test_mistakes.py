@@ -132,6 +132,16 @@ def test_the_shell_does_not_name_options_that_it_lacks(
     assert second == "error: the shell only reads the lake, and this is ATTACH"
 
 
+def test_what_no_engine_may_do_gets_no_advice(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for statement, kind in (
+        ("INSTALL httpfs", "LOAD"),
+        ("ATTACH 'x.db'", "ATTACH"),
+        ("SET threads = 1", "SET"),
+    ):
+        said = error_of(capsys, "query", "--lake", lake, statement)
+        assert said == f"query only reads, and this is {kind}"
+
+
 def test_a_folder_that_cannot_be_opened_is_named(
     segment: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
