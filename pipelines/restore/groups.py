@@ -50,7 +50,7 @@ NOTHING = "nothing of this partition was restored: the end of the target's"
 NOT_RESTORED = "its topic was not restored"
 SPREAD = "nothing of this partition was restored: with --partitions no partition of the target is its own"
 NO_COMMIT = "no commit in this partition: from its first record"
-NOT_TAKEN = "confluent-kafka takes no group without a name, and no NUL in a name or in the text of a commit"
+NOT_TAKEN = "confluent-kafka takes no group without a name, with a space before it, or a NUL in name or text"
 NO_SHARE_CALL = (
     "confluent-kafka has no call for start offsets of share groups: set this one with "
     "Admin.alterShareGroupOffsets of Kafka's Java client"
@@ -200,8 +200,9 @@ def _joined(
 
 
 def _not_taken(group: str, text: str = "") -> str:
-    """Returns why a client can't be given a group: an empty name ends its process, a NUL cuts it off."""
-    return "" if group and "\0" not in group + text else NOT_TAKEN
+    """Returns why a client can't be given a group: spaces before its name and all after a NUL are cut off."""
+    is_named = bool(group) and group[0] not in " \t\n\v\f\r"  # without a name the process ends
+    return "" if is_named and "\0" not in group + text else NOT_TAKEN
 
 
 def _kind(name: str) -> str:
