@@ -138,7 +138,7 @@ def test_what_no_engine_may_do_gets_no_advice(lake: str, capsys: pytest.CaptureF
         ("ATTACH 'x.db'", "ATTACH"),
         ("SET threads = 1", "SET"),
     ):
-        said = error_of(capsys, "query", "--lake", lake, statement)
+        said = error_of(capsys, "query", "--lake", lake, "--engine", "duckdb", statement)
         assert said == f"query only reads, and this is {kind}"
 
 
