@@ -164,7 +164,8 @@ def lines(rows: Sequence[SecurityDone]) -> list[str]:
 def _acls(request: Request, state: ClusterState, writes: bool) -> list[SecurityDone]:
     from kafka_log_lake.pipelines.restore.clients import admin
 
-    done, asked = list[SecurityDone](), dict[AclBinding, SecurityDone]()
+    done = list[SecurityDone]()
+    asked: dict[AclBinding, SecurityDone] = {}
     for acl in sorted(state.acls.values(), key=lambda acl: sorted(acl.items())):
         renamed = _renamed(request, acl)
         row = SecurityDone(ACLS, _acl_name(renamed), command=acl_command(renamed, request.bootstrap))
