@@ -57,6 +57,7 @@ def test_register_creates_what_is_named_alone(spark: SparkSession, lake: str) ->
         kafka_log_lake.register(session, lake, views="mesages")
     with pytest.raises(UserError, match=r"^views: there is no ''"):
         kafka_log_lake.register(session, lake, views=[])
+    spark.createDataFrame([], "a INT")  # makes the session of other tests the active one again
 
 
 def test_register_refuses_a_folder_without_a_lake(spark: SparkSession, tmp_path: Path) -> None:
